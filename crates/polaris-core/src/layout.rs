@@ -1,0 +1,244 @@
+//! How the elements of an array lie in a buffer: shape, strides and offset, in elements.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::{Error, MAX_RANK, Result, Shape};
+
+/// Shape, strides and offset of an array in a buffer, all in elements. Strides are not negative;
+/// a stride of zero repeats one element, which is how broadcasting is expressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    shape: Shape,
+    strides: [usize; MAX_RANK],
+    offset: usize,
+}
+
+impl Layout {
+    /// The dense row-major layout of a shape.
+    pub fn contiguous(shape: Shape) -> Self {
+        let mut strides = [0; MAX_RANK];
+        let mut stride = 1;
+        for axis in (0..shape.rank()).rev() {
+            strides[axis] = stride;
+            stride *= shape[axis].max(1);
+        }
+        Self { shape, strides, offset: 0 }
+    }
+
+    /// A layout of given strides and offset.
+    ///
+    /// # Errors
+    /// `RankTooLarge` if there are more or fewer strides than dimensions, `TooLarge` if the last
+    /// element's index overflows.
+    pub fn new(shape: Shape, strides: &[usize], offset: usize) -> Result<Self> {
+        if strides.len() != shape.rank() {
+            return Err(Error::RankTooLarge { rank: strides.len() });
+        }
+        let mut all = [0; MAX_RANK];
+        all[..strides.len()].copy_from_slice(strides);
+        let mut last = offset;
+        for (&dim, &stride) in shape.iter().zip(strides) {
+            last = dim
+                .saturating_sub(1)
+                .checked_mul(stride)
+                .and_then(|span| last.checked_add(span))
+                .filter(|&last| last < isize::MAX as usize)
+                .ok_or_else(|| Error::TooLarge {
+                    what: format!(
+                        "a layout of shape {shape}, strides {strides:?}, offset {offset}"
+                    ),
+                })?;
+        }
+        Ok(Self { shape, strides: all, offset })
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The distance between neighbours along each axis, in elements.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides[..self.shape.rank()]
+    }
+
+    /// The index of the first element.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// One past the largest element index that is touched; 0 if there is no element.
+    pub fn end(&self) -> usize {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let span: usize = self.shape.iter().zip(self.strides()).map(|(&d, &s)| (d - 1) * s).sum();
+        self.offset + span + 1
+    }
+
+    /// Whether the elements lie densely in row-major order (from any offset).
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&dim, &stride) in self.shape.iter().zip(self.strides()).rev() {
+            if dim != 1 && stride != expected {
+                return false;
+            }
+            expected *= dim.max(1);
+        }
+        true
+    }
+
+    /// Whether two different indices may lead to the same element. Exact for layouts made by
+    /// slicing, permuting and broadcasting; conservative (true) for interleaved ones.
+    pub fn overlaps_itself(&self) -> bool {
+        if self.elements() <= 1 {
+            return false;
+        }
+        let mut axes: Vec<(usize, usize)> = self
+            .shape
+            .iter()
+            .copied()
+            .zip(self.strides().iter().copied())
+            .filter(|&(dim, _)| dim > 1)
+            .map(|(dim, stride)| (stride, dim))
+            .collect();
+        axes.sort_unstable();
+        let mut reach = 0;
+        for (stride, dim) in axes {
+            if stride <= reach {
+                return true;
+            }
+            reach += stride * (dim - 1);
+        }
+        false
+    }
+
+    /// This layout seen as a larger shape, repeating along new and length-1 axes.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if NumPy's rule does not allow it.
+    pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Self> {
+        let mismatch = || Error::ShapeMismatch { op, lhs: self.shape, rhs: *shape };
+        let lead = shape.rank().checked_sub(self.shape.rank()).ok_or_else(mismatch)?;
+        let mut strides = [0; MAX_RANK];
+        for (axis, (&dim, &stride)) in self.shape.iter().zip(self.strides()).enumerate() {
+            match shape[lead + axis] {
+                target if target == dim => strides[lead + axis] = stride,
+                _ if dim == 1 => {}
+                _ => return Err(mismatch()),
+            }
+        }
+        Ok(Self { shape: *shape, strides, offset: self.offset })
+    }
+
+    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this layout.
+    ///
+    /// # Errors
+    /// `AxisOutOfRange`, `AxisRepeated`, or `RankTooLarge` if some axis is not named.
+    pub fn permute(&self, axes: &[usize]) -> Result<Self> {
+        self.shape.axis_mask("permute", axes)?;
+        if axes.len() != self.shape.rank() {
+            return Err(Error::RankTooLarge { rank: axes.len() });
+        }
+        let mut dims = [1; MAX_RANK];
+        let mut strides = [0; MAX_RANK];
+        for (to, &from) in axes.iter().enumerate() {
+            dims[to] = self.shape[from];
+            strides[to] = self.strides[from];
+        }
+        Ok(Self { shape: Shape::new(&dims[..axes.len()])?, strides, offset: self.offset })
+    }
+
+    /// Every `step`-th index of a range of one axis.
+    ///
+    /// # Errors
+    /// `AxisOutOfRange` or `SliceOutOfRange`.
+    pub fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
+        self.shape.axis_mask("slice", &[axis])?;
+        let length = self.shape[axis];
+        if range.start > range.end || range.end > length || step == 0 {
+            let Range { start, end } = range;
+            return Err(Error::SliceOutOfRange { axis, start, end, step, length });
+        }
+        let mut dims = [1; MAX_RANK];
+        dims[..self.shape.rank()].copy_from_slice(&self.shape);
+        dims[axis] = range.len().div_ceil(step);
+        let mut layout = *self;
+        layout.shape = Shape::new(&dims[..self.shape.rank()])?;
+        // An empty slice touches nothing; moving the offset could only make it leave the buffer.
+        if !range.is_empty() {
+            layout.offset += range.start * self.strides[axis];
+        }
+        // With at most one index left the step is never taken, and the product could overflow.
+        layout.strides[axis] =
+            if dims[axis] > 1 { self.strides[axis] * step } else { self.strides[axis] };
+        Ok(layout)
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} strides {:?} offset {}", self.shape, self.strides(), self.offset)
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(dims: &[usize]) -> Layout {
+        Layout::contiguous(Shape::new(dims).unwrap())
+    }
+
+    #[test]
+    fn dense_layouts() {
+        let l = dense(&[2, 3, 4]);
+        assert_eq!(l.strides(), [12, 4, 1]);
+        assert_eq!(l.end(), 24);
+        assert!(l.is_contiguous() && !l.overlaps_itself());
+        assert_eq!(dense(&[3, 0]).end(), 0);
+        assert_eq!(dense(&[]).end(), 1);
+    }
+
+    #[test]
+    fn permute_slice_broadcast() {
+        let l = dense(&[2, 3, 4]).permute(&[2, 0, 1]).unwrap();
+        assert_eq!((l.shape().dims(), l.strides()), (&[4, 2, 3][..], &[1, 12, 4][..]));
+        assert!(!l.is_contiguous() && !l.overlaps_itself());
+        let s = dense(&[5, 7]).slice(1, 1..7, 2).unwrap();
+        assert_eq!((s.shape().dims(), s.strides(), s.offset()), (&[5, 3][..], &[7, 2][..], 1));
+        let b = dense(&[3, 1]).broadcast_to("add", &Shape::new(&[2, 3, 4]).unwrap()).unwrap();
+        assert_eq!(b.strides(), [0, 1, 0]);
+        assert!(b.overlaps_itself());
+        assert!(dense(&[3]).broadcast_to("add", &Shape::new(&[4]).unwrap()).is_err());
+    }
+
+    #[test]
+    fn bad_layouts_are_refused() {
+        let s = Shape::new(&[4]).unwrap();
+        assert!(Layout::new(s, &[usize::MAX / 2], 0).is_err());
+        assert!(Layout::new(s, &[1, 1], 0).is_err());
+        assert!(dense(&[4]).slice(0, 2..5, 1).is_err());
+        assert!(dense(&[4]).slice(0, 0..4, 0).is_err());
+        assert!(dense(&[4, 4]).permute(&[0]).is_err());
+        assert!(Layout::new(s, &[0], 0).unwrap().overlaps_itself());
+    }
+
+    #[test]
+    fn a_huge_step_that_is_never_taken_does_not_overflow() {
+        let l = dense(&[4, 4]).slice(0, 1..2, usize::MAX).unwrap();
+        assert_eq!((l.offset(), l.end()), (4, 8));
+    }
+}

@@ -1,0 +1,158 @@
+//! Everything that can go wrong between a request and a device, with the words a user needs.
+
+use std::path::PathBuf;
+
+use crate::DeviceId;
+use crate::text::Bytes;
+
+/// The result of a fallible operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong in the runtime.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape, layout or data type is wrong.
+    #[error(transparent)]
+    Core(#[from] polaris_core::Error),
+    /// A device that this machine does not have.
+    #[error("there is no device `{asked}`; this machine has {known}")]
+    UnknownDevice {
+        /// What was asked for.
+        asked: String,
+        /// The devices there are, in words.
+        known: String,
+    },
+    /// A memory limit that makes no sense.
+    #[error("memory limit `{text}`: {why}; write it as in opencl:0=512MiB")]
+    InvalidMemoryLimit {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Not enough memory within the budget or on the device.
+    #[error(
+        "{device} has no room for {}: {} are in use and {} are left; free buffers, raise \
+         --memory-limit or use another device", Bytes(*.asked), Bytes(*.used), Bytes(*.available)
+    )]
+    OutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// The bytes asked for.
+        asked: u64,
+        /// The bytes in use by live buffers.
+        used: u64,
+        /// The bytes left under the budget.
+        available: u64,
+    },
+    /// One allocation larger than the driver allows.
+    #[error(
+        "{device} allows at most {} in one allocation and {} were asked for; split the data",
+        Bytes(*.max), Bytes(*.asked)
+    )]
+    AllocationTooLarge {
+        /// The device.
+        device: DeviceId,
+        /// The bytes asked for.
+        asked: u64,
+        /// The most bytes one allocation may have.
+        max: u64,
+    },
+    /// Buffers of one operation lie on different devices.
+    #[error("{op}: one buffer is on {lhs}, another on {rhs}; copy one of them first")]
+    DeviceMismatch {
+        /// The operation.
+        op: &'static str,
+        /// The device of the first buffer.
+        lhs: DeviceId,
+        /// The device of the other buffer.
+        rhs: DeviceId,
+    },
+    /// A host array and a buffer of different lengths.
+    #[error("{op}: {expected} elements were expected and {found} given")]
+    LengthMismatch {
+        /// The operation.
+        op: &'static str,
+        /// The length that fits.
+        expected: usize,
+        /// The length that was given.
+        found: usize,
+    },
+    /// Host memory that another thread is writing, or reading while a write was asked for.
+    #[error("{op}: the buffer is being {by} by someone else; finish that first or use a copy")]
+    BufferBusy {
+        /// What was asked for.
+        op: &'static str,
+        /// What the other side is doing.
+        by: &'static str,
+    },
+    /// Direct host access to memory that the host cannot address.
+    #[error("{device} memory cannot be addressed by the host; download it instead")]
+    NotHostMemory {
+        /// The device.
+        device: DeviceId,
+    },
+    /// A kernel source that the driver's compiler refused.
+    #[error("{device} could not build `{program}`{options}:\n{log}")]
+    BuildFailed {
+        /// The device.
+        device: DeviceId,
+        /// The program.
+        program: String,
+        /// The compiler options, with a leading space if there are any.
+        options: String,
+        /// The compiler's own words.
+        log: String,
+    },
+    /// Wrong number or size of kernel arguments, or a work-group the device cannot run.
+    #[error("kernel `{kernel}` cannot be launched: {why}")]
+    BadLaunch {
+        /// The kernel.
+        kernel: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// An OpenCL call that failed.
+    #[error(
+        "{device}: {call} failed with {name} ({code}); if it happens again, update the driver \
+             or run with --device cpu"
+    )]
+    OpenCl {
+        /// The device.
+        device: DeviceId,
+        /// The function that was called.
+        call: &'static str,
+        /// The name of the error.
+        name: &'static str,
+        /// OpenCL's error code.
+        code: i32,
+    },
+    /// A file that could not be read or written.
+    #[error("could not {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A long piece of work that the user stopped.
+    #[error("stopped by the user")]
+    Interrupted,
+}
+
+impl Error {
+    /// Whether the device itself is at fault (it failed, refused or has no room), so that
+    /// the same work may succeed elsewhere.
+    pub fn is_device_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::OpenCl { .. }
+                | Self::BuildFailed { .. }
+                | Self::OutOfMemory { .. }
+                | Self::AllocationTooLarge { .. }
+        )
+    }
+}

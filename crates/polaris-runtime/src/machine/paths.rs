@@ -1,0 +1,48 @@
+//! Where the files of Polaris lie.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The folders Polaris writes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// Built programs; may be deleted at any time. `None` if there is no home folder.
+    pub cache: Option<PathBuf>,
+    /// The machine's profile.
+    pub data: Option<PathBuf>,
+}
+
+impl Paths {
+    /// `POLARIS_CACHE_DIR` and `POLARIS_DATA_DIR` if set, otherwise the system's usual places.
+    pub fn from_environment() -> Self {
+        let folder =
+            |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = |below: &str| folder("HOME").map(|home| home.join(below));
+        let usual = |xdg: &str, unix: &str, mac: &str, windows: &str| {
+            if cfg!(windows) {
+                folder("LOCALAPPDATA").map(|base| base.join("polaris").join(windows))
+            } else if cfg!(target_os = "macos") {
+                home(mac).map(|base| base.join("polaris"))
+            } else {
+                folder(xdg).or_else(|| home(unix)).map(|base| base.join("polaris"))
+            }
+        };
+        Self {
+            cache: folder("POLARIS_CACHE_DIR")
+                .or_else(|| usual("XDG_CACHE_HOME", ".cache", "Library/Caches", "cache")),
+            data: folder("POLARIS_DATA_DIR").or_else(|| {
+                usual("XDG_DATA_HOME", ".local/share", "Library/Application Support", "data")
+            }),
+        }
+    }
+
+    /// The folder of built programs.
+    pub fn programs(&self) -> Option<PathBuf> {
+        self.cache.as_ref().map(|cache| cache.join("programs"))
+    }
+
+    /// The machine's profile.
+    pub fn profile(&self) -> Option<PathBuf> {
+        self.data.as_ref().map(|data| data.join("machine.json"))
+    }
+}

@@ -1,0 +1,227 @@
+//! The machine's profile: one small JSON file, changed under a lock and replaced as a whole.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Changes when the meaning of the file does; another version is set aside, not guessed at.
+const SCHEMA: &str = "polaris.machine/1";
+
+/// What is known of a machine, by device and driver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    schema: String,
+    devices: BTreeMap<String, DeviceProfile>,
+}
+
+/// What is known of one device under one driver.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceProfile {
+    /// The last check, if there was one.
+    pub check: Option<CheckRecord>,
+    /// Kernels that gave wrong results and are not chosen.
+    #[serde(default)]
+    pub quarantine: Vec<QuarantinedKernel>,
+    /// The last measurement, if there was one.
+    pub measured: Option<Measurement>,
+}
+
+/// How a check went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckRecord {
+    /// The outcome.
+    pub status: CheckStatus,
+    /// Whether it was the quick one.
+    pub quick: bool,
+    /// Kernels that were right.
+    pub passed: usize,
+    /// Kernels that were wrong, or did not build or run.
+    pub failed: usize,
+    /// The version of Polaris that checked.
+    pub polaris: String,
+    /// When, in seconds since 1970.
+    pub unix_time: u64,
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// Every kernel was right.
+    Passed,
+    /// Some kernels were wrong and are quarantined.
+    Failed,
+    /// The driver took its process down or hung.
+    Crashed,
+    /// The user stopped it.
+    Cancelled,
+}
+
+/// A kernel that is not chosen on a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantinedKernel {
+    /// The kernel.
+    pub kernel: String,
+    /// What it did wrong.
+    pub reason: String,
+}
+
+/// What a device reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Multiply-adds in FP32, two operations each.
+    pub fp32_gflops: f64,
+    /// Copy within the device's memory, bytes read plus bytes written.
+    pub memory_gbs: f64,
+    /// From the host to the device.
+    pub host_to_device: LinkMeasurement,
+    /// From the device to the host.
+    pub device_to_host: LinkMeasurement,
+    /// From asking for an empty kernel to knowing that it is done.
+    pub launch_us: f64,
+    /// When, in seconds since 1970.
+    pub unix_time: u64,
+}
+
+/// One direction between host and device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LinkMeasurement {
+    /// Of a large transfer.
+    pub gbs: f64,
+    /// Of a tiny one.
+    pub latency_us: f64,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self { schema: SCHEMA.to_owned(), devices: BTreeMap::new() }
+    }
+}
+
+impl Profile {
+    /// Reads the file. A missing one is an empty profile; a damaged one or one of another version
+    /// is an empty profile and a word.
+    pub fn load(path: &Path) -> Self {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).unwrap_or_else(|why| {
+                log::warn!("{} is not used: {why}; measurements start afresh", path.display());
+                Self::default()
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::default(),
+            Err(error) => {
+                log::warn!(
+                    "{} cannot be read ({error}); measurements start afresh",
+                    path.display()
+                );
+                Self::default()
+            }
+        }
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let profile: Self =
+            serde_json::from_str(text).map_err(|error| format!("it is damaged ({error})"))?;
+        if profile.schema != SCHEMA {
+            return Err(format!("its version is {:?} and {SCHEMA:?} was expected", profile.schema));
+        }
+        Ok(profile)
+    }
+
+    /// What is known of a device, under its `DeviceInfo::profile_key`.
+    pub fn device(&self, key: &str) -> Option<&DeviceProfile> {
+        self.devices.get(key)
+    }
+
+    /// Changes what is known of a device, in memory only.
+    pub fn change(&mut self, key: &str, change: impl FnOnce(&mut DeviceProfile)) {
+        change(self.devices.entry(key.to_owned()).or_default());
+    }
+
+    /// Changes what is known of a device, in the file. Other processes' changes are kept.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn update(path: &Path, key: &str, change: impl FnOnce(&mut DeviceProfile)) -> Result<Self> {
+        let io = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Io { action, path, source }
+        };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(io("make the folder", folder))?;
+        let lock_path: PathBuf = path.with_extension("lock");
+        let lock = OpenOptions::new().create(true).write(true).truncate(false).open(&lock_path);
+        let lock = lock.map_err(io("open", &lock_path))?;
+        lock.lock().map_err(io("lock", &lock_path))?;
+        let mut profile = Self::load_or_set_aside(path);
+        profile.change(key, change);
+        let text = serde_json::to_string_pretty(&profile).expect("a profile should be valid JSON");
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io("write into", folder))?;
+        file.write_all(text.as_bytes()).map_err(io("write", path))?;
+        file.as_file().sync_all().map_err(io("write", path))?;
+        file.persist(path).map_err(|error| io("replace", path)(error.error))?;
+        Ok(profile)
+    }
+
+    /// Before a file that cannot be read is replaced, it is kept under another name.
+    fn load_or_set_aside(path: &Path) -> Self {
+        let Ok(text) = fs::read_to_string(path) else {
+            return Self::default();
+        };
+        Self::parse(&text).unwrap_or_else(|why| {
+            let aside = path.with_extension("json.unreadable");
+            if fs::rename(path, &aside).is_ok() {
+                log::warn!("{why}; it was kept as {}", aside.display());
+            }
+            Self::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quarantined(kernel: &str) -> QuarantinedKernel {
+        QuarantinedKernel { kernel: kernel.into(), reason: "wrong".into() }
+    }
+
+    #[test]
+    fn updates_are_kept_also_from_many_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/machine.json");
+        std::thread::scope(|scope| {
+            for i in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    Profile::update(path, "card", |d| {
+                        d.quarantine.push(quarantined(&i.to_string()))
+                    })
+                    .unwrap();
+                });
+            }
+        });
+        assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 8);
+        assert!(Profile::load(&path).device("other").is_none());
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("machine.json");
+        for damaged in
+            ["{\"schema\": \"polaris.mach", "", "{\"schema\":\"polaris.machine/9\",\"devices\":{}}"]
+        {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(Profile::load(&path), Profile::default());
+            Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k"))).unwrap();
+            assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 1);
+            let aside = fs::read_to_string(path.with_extension("json.unreadable")).unwrap();
+            assert_eq!(aside, damaged);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Memory of devices: raw blocks, their accounting, and the typed buffers everyone else sees.
+
+mod allocator;
+mod block;
+mod buffer;
+mod host;
+
+use std::any::Any;
+
+pub use allocator::{Allocator, MemoryUse};
+pub(crate) use block::Block;
+pub use buffer::Buffer;
+pub(crate) use host::{HostMemory, host_start};
+pub use host::{HostMut, HostOperands, HostRef};
+
+/// One allocation of a backend. Freed when dropped.
+pub trait DeviceMemory: Send + Sync {
+    /// The backend's own type.
+    fn as_any(&self) -> &dyn Any;
+}

@@ -1,0 +1,125 @@
+//! Events of OpenCL, and waiting for them without burning a core.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use cl3::event::{
+    CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
+    CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, get_event_info,
+    get_event_profiling_info, release_event, set_event_callback, wait_for_events,
+};
+use cl3::info_type::InfoType;
+use cl3::types::{cl_event, cl_int};
+
+use crate::opencl::failed;
+use crate::queue::{Completion, Timestamps};
+use crate::{DeviceId, Result};
+
+/// One `cl_event`, released when dropped. Its command has been flushed.
+#[derive(Debug)]
+pub(super) struct ClEvent {
+    raw: cl_event,
+    device: DeviceId,
+}
+
+// SAFETY: OpenCL events may be used from any thread.
+unsafe impl Send for ClEvent {}
+// SAFETY: as above.
+unsafe impl Sync for ClEvent {}
+
+#[derive(Default)]
+struct Signal {
+    done: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Looking this often first catches short commands without the detour of a callback.
+const POLLS: u32 = 64;
+
+impl ClEvent {
+    pub fn new(raw: cl_event, device: DeviceId) -> Self {
+        Self { raw, device }
+    }
+
+    pub fn raw(&self) -> cl_event {
+        self.raw
+    }
+
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    fn status(&self) -> Result<cl_int> {
+        let info = get_event_info(self.raw, CL_EVENT_COMMAND_EXECUTION_STATUS);
+        let status = match info.map_err(failed(self.device, "clGetEventInfo"))? {
+            InfoType::Int(status) => status,
+            _ => CL_COMPLETE,
+        };
+        // A negative status is the error that ended the command.
+        if status < 0 { Err(failed(self.device, "a command")(status)) } else { Ok(status) }
+    }
+
+    /// Sleeps until the driver calls back. Most drivers' own wait spins.
+    fn sleep(&self) -> Result<()> {
+        let signal = Arc::new(Signal::default());
+        let handed_over = Arc::into_raw(Arc::clone(&signal)).cast_mut().cast::<c_void>();
+        if set_event_callback(self.raw, CL_COMPLETE, notify, handed_over).is_err() {
+            // SAFETY: the callback was not registered, so the reference is still ours.
+            drop(unsafe { Arc::from_raw(handed_over.cast_const().cast::<Signal>()) });
+            return wait_for_events(&[self.raw]).map_err(failed(self.device, "clWaitForEvents"));
+        }
+        let mut done = signal.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*done {
+            done = signal.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+}
+
+extern "C" fn notify(_event: cl_event, _status: cl_int, signal: *mut c_void) {
+    // SAFETY: OpenCL calls this exactly once, with the reference that `sleep` handed over.
+    let signal = unsafe { Arc::from_raw(signal.cast_const().cast::<Signal>()) };
+    *signal.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    signal.changed.notify_all();
+}
+
+impl Completion for ClEvent {
+    fn wait(&self) -> Result<()> {
+        for _ in 0..POLLS {
+            if self.is_complete()? {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        self.sleep()?;
+        self.status().map(drop)
+    }
+
+    fn is_complete(&self) -> Result<bool> {
+        Ok(self.status()? == CL_COMPLETE)
+    }
+
+    fn timestamps(&self) -> Option<Timestamps> {
+        let stamp = |what| match get_event_profiling_info(self.raw, what) {
+            Ok(InfoType::Ulong(time)) => Some(time),
+            _ => None,
+        };
+        Some(Timestamps {
+            queued: stamp(CL_PROFILING_COMMAND_QUEUED)?,
+            started: stamp(CL_PROFILING_COMMAND_START)?,
+            ended: stamp(CL_PROFILING_COMMAND_END)?,
+        })
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for ClEvent {
+    fn drop(&mut self) {
+        // SAFETY: this value owns one reference.
+        let _ = unsafe { release_event(self.raw) };
+    }
+}

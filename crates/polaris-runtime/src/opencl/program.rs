@@ -1,0 +1,293 @@
+//! Programs: OpenCL C source with typed defines, built at most once in a process and, where the
+//! disk allows, at most once on a machine.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cl3::info_type::InfoType;
+use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
+use cl3::program::{
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, build_program, create_program_with_binary,
+    create_program_with_source, get_program_build_info, get_program_info, release_program,
+};
+use cl3::types::{cl_context, cl_device_id, cl_program};
+use serde::Serialize;
+
+use crate::opencl::cache::{CacheKey, ProgramCache};
+use crate::opencl::failed;
+use crate::opencl::launch::Kernel;
+use crate::{DeviceId, Error, Result};
+
+/// A value of a define.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Define {
+    /// A number.
+    Number(i64),
+    /// An identifier or expression of OpenCL C.
+    Code(String),
+}
+
+impl fmt::Display for Define {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Code(code) => f.write_str(code),
+        }
+    }
+}
+
+/// Named parameters of a program, in the order in which they were set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Defines(Vec<(&'static str, Define)>);
+
+impl Defines {
+    /// No parameters.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a number (or truth value, as 0 or 1).
+    #[must_use]
+    pub fn number(mut self, name: &'static str, value: impl Into<i64>) -> Self {
+        self.0.push((name, Define::Number(value.into())));
+        self
+    }
+
+    /// Adds an identifier or expression.
+    #[must_use]
+    pub fn code(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.0.push((name, Define::Code(value.into())));
+        self
+    }
+
+    /// The parameters.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Define)> {
+        self.0.iter().map(|(name, value)| (*name, value))
+    }
+}
+
+/// What a program is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramSource {
+    /// Names it in messages: the file and what it was specialised for.
+    pub name: String,
+    /// The texts that are joined to the source, in order: shared parts first.
+    pub parts: &'static [&'static str],
+    /// Its parameters.
+    pub defines: Defines,
+    /// Further compiler options, such as `-cl-mad-enable`.
+    pub options: &'static str,
+}
+
+impl ProgramSource {
+    /// The whole source. The defines stand in it as text, since expressions on a compiler's
+    /// command line are quoted differently by every driver.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in self.defines.iter() {
+            let _ = writeln!(text, "#define {name} {value}");
+        }
+        for part in self.parts {
+            text.push_str(part);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// How programs came to be in this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ProgramCounts {
+    /// Compiled from source.
+    pub built: usize,
+    /// Read from disk.
+    pub from_disk: usize,
+}
+
+/// A built program, released when dropped.
+pub struct Program {
+    raw: cl_program,
+    device: DeviceId,
+    name: String,
+}
+
+// SAFETY: OpenCL programs may be used from any thread.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// One of its kernels.
+    ///
+    /// # Errors
+    /// If there is no kernel of that name.
+    pub(super) fn kernel(self: &Arc<Self>, name: &str) -> Result<Kernel> {
+        let no_such_name = |_| Error::BadLaunch {
+            kernel: name.to_owned(),
+            why: "the name holds a zero byte".into(),
+        };
+        let c_name = CString::new(name).map_err(no_such_name)?;
+        let raw =
+            create_kernel(self.raw, &c_name).map_err(failed(self.device, "clCreateKernel"))?;
+        let arguments = match get_kernel_info(raw, CL_KERNEL_NUM_ARGS) {
+            Ok(InfoType::Uint(count)) => Some(count),
+            _ => None,
+        };
+        Ok(Kernel::new(raw, name.to_owned(), self.device, arguments, Arc::clone(self)))
+    }
+
+    /// The name of its source.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: this value owns one reference.
+        let _ = unsafe { release_program(self.raw) };
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Program({})", self.name)
+    }
+}
+
+/// The programs of one device.
+pub(super) struct Programs {
+    context: cl_context,
+    raw_device: cl_device_id,
+    device: DeviceId,
+    /// Name, platform and driver: what a binary is valid for.
+    identity: String,
+    cache: Arc<ProgramCache>,
+    /// One slot per source, so that threads that want the same program wait for one build and
+    /// others go on.
+    slots: Mutex<HashMap<CacheKey, Arc<Slot>>>,
+    built: AtomicUsize,
+    from_disk: AtomicUsize,
+}
+
+type Slot = Mutex<Option<Arc<Program>>>;
+
+// SAFETY: OpenCL contexts and devices may be used from any thread.
+unsafe impl Send for Programs {}
+// SAFETY: as above; the rest is synchronised.
+unsafe impl Sync for Programs {}
+
+impl Programs {
+    pub fn new(
+        context: cl_context,
+        raw_device: cl_device_id,
+        device: DeviceId,
+        identity: String,
+        cache: Arc<ProgramCache>,
+    ) -> Self {
+        Self {
+            context,
+            raw_device,
+            device,
+            identity,
+            cache,
+            slots: Mutex::default(),
+            built: AtomicUsize::new(0),
+            from_disk: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn counts(&self) -> ProgramCounts {
+        ProgramCounts {
+            built: self.built.load(Ordering::Relaxed),
+            from_disk: self.from_disk.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The program, from memory, from disk or built now.
+    pub fn get(&self, source: &ProgramSource) -> Result<Arc<Program>> {
+        let text = source.text();
+        let options = format!("-cl-std=CL1.2 {}", source.options).trim_end().to_owned();
+        let key = CacheKey::new(&[&text, &options, &self.identity]);
+        let slot = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(slots.entry(key.clone()).or_default())
+        };
+        let mut program = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = &*program {
+            return Ok(Arc::clone(program));
+        }
+        let made = Arc::new(self.make(&key, &text, &options, &source.name)?);
+        *program = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn make(&self, key: &CacheKey, text: &str, options: &str, name: &str) -> Result<Program> {
+        if let Some(program) = self.from_disk(key, name) {
+            return Ok(program);
+        }
+        // Whoever holds the lock builds; the others find its result on disk.
+        let _building = self.cache.lock(key);
+        if let Some(program) = self.from_disk(key, name) {
+            return Ok(program);
+        }
+        let program = self.build(text, options, name)?;
+        self.built.fetch_add(1, Ordering::Relaxed);
+        if let Some(binary) = binary_of(&program) {
+            self.cache.store(key, &binary);
+        }
+        Ok(program)
+    }
+
+    fn from_disk(&self, key: &CacheKey, name: &str) -> Option<Program> {
+        let binary = self.cache.load(key)?;
+        // SAFETY: the bytes are what this driver gave for this device, as their checksum shows.
+        let raw =
+            unsafe { create_program_with_binary(self.context, &[self.raw_device], &[&binary]) };
+        let program = self.wrap(raw.ok()?, name);
+        // The driver may refuse its own binary, say after a change of settings: build anew.
+        build_program(program.raw, &[self.raw_device], c"", None, std::ptr::null_mut()).ok()?;
+        self.from_disk.fetch_add(1, Ordering::Relaxed);
+        Some(program)
+    }
+
+    fn build(&self, text: &str, options: &str, name: &str) -> Result<Program> {
+        let raw = create_program_with_source(self.context, &[text]);
+        let raw = raw.map_err(failed(self.device, "clCreateProgramWithSource"))?;
+        let program = self.wrap(raw, name);
+        let c_options = CString::new(options).unwrap_or_default();
+        self.compile(&program, &c_options).map_err(|log| Error::BuildFailed {
+            device: self.device,
+            program: name.to_owned(),
+            options: format!(" with {options}"),
+            log,
+        })?;
+        Ok(program)
+    }
+
+    fn compile(&self, program: &Program, options: &CStr) -> std::result::Result<(), String> {
+        let built =
+            build_program(program.raw, &[self.raw_device], options, None, std::ptr::null_mut());
+        built.map_err(|code| {
+            let log = get_program_build_info(program.raw, self.raw_device, CL_PROGRAM_BUILD_LOG);
+            let log = log.map(|log| log.to_string().trim().to_owned()).unwrap_or_default();
+            if log.is_empty() { cl3::error_codes::error_text(code).to_owned() } else { log }
+        })
+    }
+
+    fn wrap(&self, raw: cl_program, name: &str) -> Program {
+        Program { raw, device: self.device, name: name.to_owned() }
+    }
+}
+
+fn binary_of(program: &Program) -> Option<Vec<u8>> {
+    match get_program_info(program.raw, CL_PROGRAM_BINARIES) {
+        Ok(InfoType::VecVecUchar(binaries)) => {
+            binaries.into_iter().next().filter(|b| !b.is_empty())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! In-order queues of work, events that mark points in them, and the time work took.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::Result;
+use crate::memory::DeviceMemory;
+
+/// How a queue is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueueOptions {
+    /// Keep the device's own time stamps of each command.
+    pub profiling: bool,
+}
+
+/// An identity for each queue of the process: memory remembers the queue it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(u32);
+
+impl QueueId {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A range of bytes of a device's memory.
+#[derive(Clone, Copy)]
+pub struct MemoryRange<'a> {
+    /// The memory.
+    pub memory: &'a dyn DeviceMemory,
+    /// The first byte.
+    pub offset: usize,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+/// Work runs in the order it was put in. Between queues there is no order except through events:
+/// `b.wait_for(&a.record()?)`.
+///
+/// The ranges handed in lie inside their memory, belong to the queue's device, and (for the CPU)
+/// the caller holds the access guards; `Buffer` is the caller that sees to it.
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// Which queue this is.
+    fn id(&self) -> QueueId;
+
+    /// Copies host bytes to the device. The source may be reused when this returns, the copy
+    /// itself may still be under way.
+    fn upload(&self, source: &[u8], target: MemoryRange<'_>) -> Result<Event>;
+
+    /// Copies device bytes to the host and waits for them.
+    fn download(&self, source: MemoryRange<'_>, target: &mut [u8]) -> Result<()>;
+
+    /// Starts a copy to the host that is waited for later.
+    fn start_download(&self, source: MemoryRange<'_>) -> Result<PendingDownload>;
+
+    /// Copies within the device.
+    fn copy(&self, source: MemoryRange<'_>, target: MemoryRange<'_>) -> Result<Event>;
+
+    /// Fills with a repeated pattern of 1, 2, 4 or 8 bytes.
+    fn fill(&self, pattern: &[u8], target: MemoryRange<'_>) -> Result<Event>;
+
+    /// An event that completes when everything enqueued so far has.
+    fn record(&self) -> Result<Event>;
+
+    /// Holds everything enqueued from now on until the event has completed.
+    fn wait_for(&self, event: &Event) -> Result<()>;
+
+    /// The backend's own type.
+    fn as_any(&self) -> &dyn std::any::Any;
+
+    /// Hands enqueued work to the device without waiting.
+    fn flush(&self) -> Result<()>;
+
+    /// Waits until everything enqueued has completed. Does not spin.
+    fn finish(&self) -> Result<()> {
+        self.record()?.wait()
+    }
+}
+
+/// The backend's half of an event.
+pub(crate) trait Completion: Send + Sync + fmt::Debug {
+    fn wait(&self) -> Result<()>;
+    fn is_complete(&self) -> Result<bool>;
+    fn timestamps(&self) -> Option<Timestamps>;
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// The device's own clock around a command, in nanoseconds since an arbitrary start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timestamps {
+    /// When the command was put into the queue.
+    pub queued: u64,
+    /// When it began to run.
+    pub started: u64,
+    /// When it ended.
+    pub ended: u64,
+}
+
+impl Timestamps {
+    /// How long it ran.
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.ended.saturating_sub(self.started))
+    }
+}
+
+/// A point in a queue. On the CPU, where work is done when the call returns, it is always past.
+#[derive(Debug, Clone)]
+pub struct Event(Option<Arc<dyn Completion>>);
+
+impl Event {
+    pub(crate) const COMPLETE: Self = Self(None);
+
+    pub(crate) fn pending(completion: impl Completion + 'static) -> Self {
+        Self(Some(Arc::new(completion)))
+    }
+
+    pub(crate) fn completion(&self) -> Option<&dyn Completion> {
+        self.0.as_deref()
+    }
+
+    /// Waits without spinning until the point is reached.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn wait(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |completion| completion.wait())
+    }
+
+    /// Whether the point is reached.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.0.as_ref().map_or(Ok(true), |completion| completion.is_complete())
+    }
+
+    /// The device's time stamps, if the queue keeps them and the command has ended.
+    pub fn timestamps(&self) -> Option<Timestamps> {
+        self.0.as_ref().and_then(|completion| completion.timestamps())
+    }
+}
+
+/// A download under way.
+#[must_use = "the bytes arrive when the download is waited for"]
+pub struct PendingDownload {
+    pub(crate) event: Event,
+    pub(crate) collect: Box<dyn FnOnce(&mut [u8]) + Send>,
+    pub(crate) bytes: usize,
+}
+
+impl PendingDownload {
+    /// Whether the bytes have arrived.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.event.is_complete()
+    }
+
+    /// Waits for the bytes.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn wait(self) -> Result<Vec<u8>> {
+        let mut target = vec![0; self.bytes];
+        self.event.wait()?;
+        (self.collect)(&mut target);
+        Ok(target)
+    }
+}
