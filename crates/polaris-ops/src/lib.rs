@@ -1,1 +1,33 @@
-//! polaris-ops
+//! The operations of Polaris, one folder each: the problem and its checks, a naive reference, the
+//! CPU implementation, the OpenCL kernels.
+//!
+//! ```
+//! use polaris_ops::{Array, Binary, elementwise};
+//! use polaris_runtime::{Runtime, RuntimeOptions};
+//!
+//! let runtime = Runtime::discover(&RuntimeOptions::default())?;
+//! let a = Array::from_slice(runtime.cpu(), &[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+//! let b = Array::from_slice(runtime.cpu(), &[2], &[10.0f32, 20.0])?;
+//! let sum = elementwise::binary(Binary::Add, &a, &b)?;
+//! assert_eq!(sum.to_vec::<f32>()?, [11.0, 22.0, 13.0, 24.0]);
+//! # Ok::<(), polaris_ops::Error>(())
+//! ```
+
+mod array;
+pub mod copy;
+mod cpu;
+pub mod elementwise;
+mod error;
+pub mod fill;
+mod opencl;
+mod operation;
+pub mod random;
+pub mod reduce;
+
+pub use array::Array;
+pub use elementwise::{Binary, Function, Ternary, Unary};
+pub use error::{Error, Result};
+pub use opencl::shipped_programs;
+pub use operation::{Operation, run, run_kernel, usable_kernels};
+pub use random::Distribution;
+pub use reduce::Reduction;

@@ -1,1 +1,23 @@
-//! polaris-testkit
+//! Operation suites and tolerances: one description of what must hold, used by the tests, by
+//! `polaris check` and by `polaris bench`.
+//!
+//! A case is an operation with arrays of some layouts, offsets and values. It is run with every
+//! kernel that supports it, between guard zones, over dirty memory, and compared with the
+//! operation's `f64` reference.
+
+#![forbid(unsafe_code)]
+
+mod case;
+mod check;
+mod devices;
+mod operand;
+mod suites;
+mod tolerance;
+mod values;
+
+pub use case::{Case, Finding};
+pub use check::{CheckOptions, CheckReport, KernelResult, Level, check_device};
+pub use devices::{devices_under_test, is_required};
+pub use operand::{Arrangement, Operand};
+pub use suites::{CaseParameters, SUITES, Suite};
+pub use tolerance::{Tolerance, agrees};

@@ -78,10 +78,7 @@ macro_rules! kernel_arguments {
     ($($type:ty),*) => {$( impl KernelArgument for $type {} )*};
 }
 
-kernel_arguments!(
-    i8, u8, i32, u32, i64, u64, f32, f64, [i32; 2], [i32; 4], [i32; 8], [u32; 2], [u32; 4],
-    [f32; 4]
-);
+kernel_arguments!(i8, u8, i32, u32, i64, u64, f32, f64, [u32; 4], [u32; 8], [u64; 8], [f32; 4]);
 
 /// A launch in the making: arguments in the order of the kernel's parameters, then `run`.
 #[must_use = "a launch does nothing until it is run"]
@@ -101,9 +98,10 @@ impl Launch<'_> {
         unsafe { self.set(size_of::<T>(), ptr::from_ref(&value).cast()) }
     }
 
-    /// Passes a buffer as two arguments: its memory, and the index of its first element as a
-    /// `ulong`. (Sub-buffers would have to be aligned to what the device likes.)
-    pub fn buffer(mut self, buffer: &Buffer) -> Self {
+    /// Passes a buffer from one of its elements on, as two arguments: its memory, and the index of
+    /// that element in it as a `ulong`. (Sub-buffers would have to be aligned to what the device
+    /// likes.)
+    pub fn buffer(mut self, buffer: &Buffer, first: usize) -> Self {
         if buffer.device().id() != self.kernel.device {
             self.status = self.status.and(Err(Error::DeviceMismatch {
                 op: "launch",
@@ -117,7 +115,7 @@ impl Launch<'_> {
         let memory = raw_memory(block.memory());
         // SAFETY: a memory object is passed by the address of its handle.
         let launch = unsafe { self.set(size_of::<cl_mem>(), ptr::from_ref(&memory).cast()) };
-        launch.value((buffer.byte_offset() / buffer.dtype().size()) as u64)
+        launch.value((buffer.byte_offset() / buffer.dtype().size() + first) as u64)
     }
 
     /// Passes local memory of this many bytes.

@@ -1,0 +1,137 @@
+//! Copies between layouts and element types: casts, permutations, gathering of strided views.
+
+mod cpu;
+mod opencl;
+
+pub use opencl::Kernel;
+pub(crate) use opencl::shipped_programs;
+
+use polaris_core::{DType, Error as CoreError, bf16, f16};
+use polaris_runtime::cpu::CpuDevice;
+use polaris_runtime::opencl::OpenClDevice;
+
+use crate::operation::{Operation, alias_is_harmless, run};
+use crate::{Array, Error, Result};
+
+/// Copies an array, which broadcasts to the output's shape, into the output's layout and type.
+///
+/// Conversions round to nearest even. Floating point to integer cuts off the fraction and
+/// saturates, NaN becomes 0; integer to integer keeps the low bits; anything but zero is true.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Copy;
+
+/// The elements in row-major order, densely.
+///
+/// # Errors
+/// If there is no room.
+pub fn contiguous(x: &Array) -> Result<Array> {
+    cast(x, x.dtype())
+}
+
+/// The elements as another type, densely.
+///
+/// # Errors
+/// If there is no room.
+pub fn cast(x: &Array, dtype: DType) -> Result<Array> {
+    let output = Array::empty(x.device(), dtype, *x.shape())?;
+    into(x, &output)?;
+    Ok(output)
+}
+
+/// Copies into an existing array of any layout and type.
+///
+/// # Errors
+/// If the shapes do not fit, or the two overlap.
+pub fn into(x: &Array, output: &Array) -> Result<()> {
+    run(&Copy, &[x], output)
+}
+
+impl Operation for Copy {
+    type Kernel = Kernel;
+
+    const KERNELS: &'static [Kernel] =
+        &[Kernel::Native, Kernel::Vector, Kernel::Tiled, Kernel::Strided];
+
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn check(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        let op = self.name();
+        let [input] = inputs else {
+            return Err(Error::WrongArity { op, expected: 1, found: inputs.len() });
+        };
+        input.layout().broadcast_to(op, output.shape())?;
+        if output.layout().overlaps_itself() {
+            let layout = output.layout().to_string();
+            return Err(CoreError::OverlappingOutput { op, layout }.into());
+        }
+        if !alias_is_harmless(input, output) {
+            return Err(Error::AliasedOutput { op });
+        }
+        Ok(())
+    }
+
+    fn supports(
+        &self,
+        kernel: Kernel,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> bool {
+        opencl::supports(kernel, device, inputs[0], output)
+    }
+
+    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], output: &Array) -> String {
+        match (inputs[0].dtype(), output.dtype()) {
+            (from, to) if from == to => format!("copy_{from}_{}", kernel.name()),
+            (from, to) => format!("copy_{from}_to_{to}_{}", kernel.name()),
+        }
+    }
+
+    fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+        cpu::run(cpu, inputs[0], output)
+    }
+
+    fn run_opencl(
+        &self,
+        device: &OpenClDevice,
+        kernel: Kernel,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Result<()> {
+        opencl::run(device, kernel, inputs[0], output)
+    }
+
+    fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {
+        let (from, to) = (arrays[0].dtype(), output.dtype());
+        let dense = polaris_core::Layout::contiguous(*arrays[0].shape());
+        let layout = dense
+            .broadcast_to("reference", output.shape())
+            .expect("shapes should have been checked");
+        let space = polaris_core::Collapsed::new(output.shape(), [&layout]);
+        (0..output.elements())
+            .map(|point| convert(inputs[0][space.point(point)[0]], from, to))
+            .collect()
+    }
+}
+
+/// One element by the plain definition.
+fn convert(value: f64, from: DType, to: DType) -> f64 {
+    let whole = value as i128;
+    match to {
+        DType::F64 => value,
+        DType::F32 => f64::from(value as f32),
+        DType::F16 => f64::from(f16::from_f64(value)),
+        DType::BF16 => f64::from(bf16::from_f64(value)),
+        DType::Bool => f64::from(u8::from(value != 0.0)),
+        DType::I8 if from.is_float() => f64::from(value as i8),
+        DType::U8 if from.is_float() => f64::from(value as u8),
+        DType::I32 if from.is_float() => f64::from(value as i32),
+        DType::I64 if from.is_float() => (value as i64) as f64,
+        DType::I8 => f64::from(whole as i8),
+        DType::U8 => f64::from(whole as u8),
+        DType::I32 => f64::from(whole as i32),
+        DType::I64 => (whole as i64) as f64,
+    }
+}

@@ -1,0 +1,232 @@
+//! Copies on OpenCL devices.
+
+use polaris_core::{Collapsed, DType};
+use polaris_runtime::Device;
+use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
+
+use super::cpu::transposed_axis;
+use crate::opencl::{
+    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+};
+use crate::{Array, Result};
+
+/// The kernels of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// The driver's own copy of dense memory.
+    Native,
+    /// Dense arrays with a conversion, four elements at a time.
+    Vector,
+    /// A transposition through local memory.
+    Tiled,
+    /// Any layout, one element at a time.
+    Strided,
+}
+
+impl Kernel {
+    /// Its part of the kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Vector => "vector",
+            Self::Tiled => "tiled",
+            Self::Strided => "strided",
+        }
+    }
+}
+
+const PARTS: &[&str] = &[ELEMENT, include_str!("copy.cl")];
+
+/// Side of a transposed tile, and rows of work-items in its group. 32 x 8 is 256 items, and a
+/// tile of the largest elements takes 8.3 KiB of local memory.
+const TILE: usize = 32;
+const TILE_ROWS: usize = 8;
+
+/// Groups along the third axis: some drivers allow no more than 65,535.
+const MOST_OUTER_GROUPS: usize = 32_768;
+
+#[derive(Debug, Clone, Copy)]
+struct Config {
+    kernel: Kernel,
+    from: DType,
+    to: DType,
+    wide: bool,
+    work_group: usize,
+}
+
+impl Config {
+    fn key(&self) -> u64 {
+        let types = dtype_code(self.from) << 8 | dtype_code(self.to);
+        let flags = (self.kernel as u64) << 1 | u64::from(self.wide);
+        (types << 8 | flags) << 16 | self.work_group as u64
+    }
+
+    fn source(&self) -> ProgramSource {
+        let (from, to, [loaded, stored], cast) = if self.from == self.to {
+            // Only moved: by size, so that no bit pattern is touched.
+            let (name, compute) = match self.from.size() {
+                1 => ("u8", "int"),
+                2 => ("u16", "int"),
+                4 => ("i32", "int"),
+                _ => ("i64", "long"),
+            };
+            (name, name, [compute; 2], "(v)".to_owned())
+        } else {
+            let compute = [self.from, self.to].map(compute_type);
+            (self.from.name(), self.to.name(), compute, conversion(self.from, self.to))
+        };
+        let variant = match self.kernel {
+            Kernel::Native | Kernel::Vector => 0,
+            Kernel::Strided => 1,
+            Kernel::Tiled => 2,
+        };
+        let defines = Defines::new()
+            .code("FROM", from)
+            .code("TO", to)
+            .code("CAST(v)", cast)
+            .code("CF", loaded)
+            .code("CT", stored)
+            .code("INDEX", if self.wide { "ulong" } else { "uint" })
+            .number("WORK_GROUP", self.work_group as i64)
+            .number("TILE", TILE as i64)
+            .number("TILE_ROWS", TILE_ROWS as i64)
+            .number("VARIANT", variant);
+        let name = format!("copy.cl {}_to_{}_{}", self.from, self.to, self.kernel.name());
+        ProgramSource { name, parts: PARTS, defines, options: "" }
+    }
+}
+
+/// The conversion of a loaded value. To a narrow integer it goes through the saturated one, and
+/// NaN is sorted out first: what becomes of it is up to the driver.
+fn conversion(from: DType, to: DType) -> String {
+    let target = match to {
+        DType::I8 => "char",
+        DType::U8 => "uchar",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::Bool => return "((v) != 0)".to_owned(),
+        DType::F32 | DType::F16 | DType::BF16 => return "convert_float(v)".to_owned(),
+        DType::F64 => return "convert_double(v)".to_owned(),
+    };
+    if from.is_float() {
+        format!("(isnan(v) ? ({target})0 : convert_{target}_sat(v))")
+    } else {
+        format!("(({target})(v))")
+    }
+}
+
+/// The layout of input and output together, with the input broadcast.
+fn space(input: &Array, output: &Array) -> Result<Collapsed<2>> {
+    let layout = input.layout().broadcast_to("copy", output.shape())?;
+    Ok(Collapsed::new(output.shape(), [output.layout(), &layout]))
+}
+
+pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &Array) -> bool {
+    let same_type = input.dtype() == output.dtype();
+    let capable = same_type
+        || device.capabilities().supports(input.dtype())
+            && device.capabilities().supports(output.dtype());
+    let Ok(space) = space(input, output) else {
+        return false;
+    };
+    let dense =
+        space.rank() <= 1 && space.inner().1.iter().all(|&stride| stride == 1 || space.rank() == 0);
+    let aligned = |array: &Array| {
+        (array.buffer().byte_offset() / array.dtype().size() + array.layout().offset())
+            .is_multiple_of(4)
+    };
+    capable
+        && match kernel {
+            Kernel::Native => {
+                same_type && dense && !input.buffer().shares_memory_with(output.buffer())
+            }
+            Kernel::Vector => dense && aligned(input) && aligned(output),
+            Kernel::Tiled => {
+                let limits = device.capabilities();
+                let local = TILE * (TILE + 1) * output.dtype().size();
+                same_type
+                    && transposed_axis(&space).is_some()
+                    && limits.max_work_group >= TILE * TILE_ROWS
+                    && limits.local_memory_bytes >= local as u64
+            }
+            Kernel::Strided => true,
+        }
+}
+
+pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array) -> Result<()> {
+    let space = space(input, output)?;
+    let elements = output.elements();
+    let wide = kernel != Kernel::Vector && needs_wide_index(&space);
+    let config = Config {
+        kernel,
+        from: input.dtype(),
+        to: output.dtype(),
+        wide,
+        work_group: work_group(device),
+    };
+    let built = |entry: &str| device.kernel(("copy", config.key()), entry, || config.source());
+    match kernel {
+        Kernel::Native => {
+            let view = |array: &Array| {
+                let start = array.layout().offset();
+                array.buffer().view(start..start + elements)
+            };
+            view(input)?.copy_to(&view(output)?)?;
+        }
+        Kernel::Vector => {
+            let kernel = built("copy_vector")?;
+            let launch = device.launch(&kernel).value(elements as u64);
+            let launch = pass_array(pass_array(launch, output), input);
+            launch.run(&[elements.div_ceil(4)], &[config.work_group])?;
+        }
+        Kernel::Strided => {
+            let kernel = built("copy_strided")?;
+            let mut launch =
+                device.launch(&kernel).value(elements as u64).value(space.rank() as u32);
+            for axes in [space.dims(), space.strides(0), space.strides(1)] {
+                launch = pass_axes(launch, axes, wide);
+            }
+            pass_array(pass_array(launch, output), input).run(&[elements], &[config.work_group])?;
+        }
+        Kernel::Tiled => {
+            let axis =
+                transposed_axis(&space).expect("the kernel should be checked to support this");
+            let last = space.rank() - 1;
+            let outer_axes: Vec<usize> = (0..last).filter(|&a| a != axis).collect();
+            let pick =
+                |values: &[usize]| outer_axes.iter().map(|&a| values[a]).collect::<Vec<usize>>();
+            let kernel = built("copy_tiled")?;
+            let (dims, to, from) = (space.dims(), space.strides(0), space.strides(1));
+            let outer: usize = pick(dims).iter().product();
+            let mut launch =
+                device.launch(&kernel).value(outer as u64).value(outer_axes.len() as u32);
+            for value in [dims[last], dims[axis], to[last], to[axis], from[last], from[axis]] {
+                launch = if wide { launch.value(value as u64) } else { launch.value(value as u32) };
+            }
+            for values in [dims, to, from] {
+                launch = pass_axes(launch, &pick(values), wide);
+            }
+            let tiles = [dims[last].div_ceil(TILE), dims[axis].div_ceil(TILE)];
+            let global = [tiles[0] * TILE, tiles[1] * TILE_ROWS, outer.min(MOST_OUTER_GROUPS)];
+            pass_array(pass_array(launch, output), input).run(&global, &[TILE, TILE_ROWS, 1])?;
+        }
+    }
+    Ok(())
+}
+
+/// Each pair of types, and the sizes of elements with wide indices.
+pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
+    let mut configs = Vec::new();
+    for kernel in [Kernel::Vector, Kernel::Strided, Kernel::Tiled] {
+        let config = |from, to, wide| Config { kernel, from, to, wide, work_group: 256 };
+        for from in DType::ALL {
+            let to_types =
+                DType::ALL.into_iter().filter(|&to| kernel != Kernel::Tiled || from == to);
+            configs.extend(to_types.map(|to| config(from, to, false)));
+        }
+        configs.extend(
+            [DType::U8, DType::F16, DType::F32, DType::F64].map(|dtype| config(dtype, dtype, true)),
+        );
+    }
+    configs.iter().map(Config::source).collect()
+}

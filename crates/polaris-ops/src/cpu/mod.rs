@@ -1,0 +1,6 @@
+//! What the CPU implementations share: elements in blocks, and code for each instruction set.
+
+pub mod blocks;
+pub mod map;
+pub mod math;
+pub mod simd;

@@ -1,0 +1,258 @@
+//! The functions' loops on the CPU: one over dense blocks for each function and compute type.
+
+use super::{Binary, Function, Ternary, Unary};
+use crate::cpu::blocks::ComputeType;
+use crate::cpu::map::BlockFunction;
+use crate::cpu::math::Real;
+use crate::cpu::simd::multiversion;
+
+/// A function as a type, so that each has its own loop.
+trait Apply<C> {
+    fn apply(a: C, b: C, c: C) -> C;
+}
+
+multiversion! {
+    fn one<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
+        let a = &arguments[0][..result.len()];
+        for i in 0..result.len() {
+            result[i] = F::apply(a[i], C::default(), C::default());
+        }
+    }
+}
+
+multiversion! {
+    fn two<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
+        let (a, b) = (&arguments[0][..result.len()], &arguments[1][..result.len()]);
+        for i in 0..result.len() {
+            result[i] = F::apply(a[i], b[i], C::default());
+        }
+    }
+}
+
+multiversion! {
+    fn three<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
+        let n = result.len();
+        let (a, b, c) = (&arguments[0][..n], &arguments[1][..n], &arguments[2][..n]);
+        for i in 0..n {
+            result[i] = F::apply(a[i], b[i], c[i]);
+        }
+    }
+}
+
+/// A function of floating-point numbers.
+macro_rules! real {
+    ($name:ident, |$a:ident, $b:ident, $c:ident| $body:expr) => {
+        struct $name;
+
+        impl<C: Real> Apply<C> for $name {
+            #[inline(always)]
+            fn apply($a: C, $b: C, $c: C) -> C {
+                $body
+            }
+        }
+    };
+}
+
+/// A function of integers, computed in `i64`: narrower results are cut off when stored, which is
+/// what wrapping arithmetic in the narrow type gives.
+macro_rules! whole {
+    ($name:ident, |$a:ident, $b:ident, $c:ident| $body:expr) => {
+        impl Apply<i64> for $name {
+            #[inline(always)]
+            fn apply($a: i64, $b: i64, $c: i64) -> i64 {
+                $body
+            }
+        }
+    };
+}
+
+fn sigmoid<C: Real>(x: C) -> C {
+    C::of(1.0) / (C::of(1.0) + (-x).exp())
+}
+
+fn truth<C: Real>(value: bool) -> C {
+    C::of(f64::from(u8::from(value)))
+}
+
+real!(Neg, |a, _b, _c| -a);
+real!(Abs, |a, _b, _c| a.abs());
+real!(Sign, |a, _b, _c| if a > C::of(0.0) {
+    C::of(1.0)
+} else if a < C::of(0.0) {
+    C::of(-1.0)
+} else {
+    a
+});
+real!(Square, |a, _b, _c| a * a);
+real!(Relu, |a, _b, _c| if a < C::of(0.0) { C::of(0.0) } else { a });
+real!(Sqrt, |a, _b, _c| a.sqrt());
+real!(Rsqrt, |a, _b, _c| C::of(1.0) / a.sqrt());
+real!(Reciprocal, |a, _b, _c| C::of(1.0) / a);
+real!(Exp, |a, _b, _c| a.exp());
+real!(Log, |a, _b, _c| a.ln());
+real!(Sin, |a, _b, _c| a.sin());
+real!(Cos, |a, _b, _c| a.cos());
+real!(Tanh, |a, _b, _c| a.tanh());
+real!(Erf, |a, _b, _c| a.erf());
+real!(Sigmoid, |a, _b, _c| sigmoid(a));
+real!(Silu, |a, _b, _c| a * sigmoid(a));
+real!(GeluErf, |a, _b, _c| {
+    C::of(0.5) * a * (C::of(1.0) + (a * C::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+});
+real!(GeluTanh, |a, _b, _c| {
+    let inner = C::of(0.797_884_560_802_865_4) * (a + C::of(0.044715) * a * a * a);
+    C::of(0.5) * a * (C::of(1.0) + inner.tanh())
+});
+real!(Floor, |a, _b, _c| a.floor());
+real!(Ceil, |a, _b, _c| a.ceil());
+real!(Round, |a, _b, _c| a.round_ties_even());
+real!(Not, |a, _b, _c| truth(a == C::of(0.0)));
+real!(Sum, |a, b, _c| a + b);
+real!(Difference, |a, b, _c| a - b);
+real!(Product, |a, b, _c| a * b);
+real!(Quotient, |a, b, _c| a / b);
+real!(Pow, |a, b, _c| a.powf(b));
+// `a` if it is larger or NaN; a NaN in `b` fails every comparison and is taken.
+real!(Maximum, |a, b, _c| if a > b || a.is_nan() { a } else { b });
+real!(Minimum, |a, b, _c| if a < b || a.is_nan() { a } else { b });
+real!(Equal, |a, b, _c| truth(a == b));
+real!(NotEqual, |a, b, _c| truth(a != b));
+real!(Less, |a, b, _c| truth(a < b));
+real!(LessEqual, |a, b, _c| truth(a <= b));
+real!(Greater, |a, b, _c| truth(a > b));
+real!(GreaterEqual, |a, b, _c| truth(a >= b));
+real!(Where, |a, b, c| if a != C::of(0.0) { b } else { c });
+real!(MulAdd, |a, b, c| a * b + c);
+real!(Clamp, |a, b, c| if a < b {
+    b
+} else if a > c {
+    c
+} else {
+    a
+});
+
+struct And;
+struct Or;
+struct Xor;
+
+whole!(Neg, |a, _b, _c| a.wrapping_neg());
+whole!(Abs, |a, _b, _c| a.wrapping_abs());
+whole!(Sign, |a, _b, _c| a.signum());
+whole!(Square, |a, _b, _c| a.wrapping_mul(a));
+whole!(Relu, |a, _b, _c| a.max(0));
+whole!(Not, |a, _b, _c| i64::from(a == 0));
+whole!(Sum, |a, b, _c| a.wrapping_add(b));
+whole!(Difference, |a, b, _c| a.wrapping_sub(b));
+whole!(Product, |a, b, _c| a.wrapping_mul(b));
+whole!(Quotient, |a, b, _c| if b == 0 { 0 } else { a.wrapping_div(b) });
+whole!(Maximum, |a, b, _c| a.max(b));
+whole!(Minimum, |a, b, _c| a.min(b));
+whole!(Equal, |a, b, _c| i64::from(a == b));
+whole!(NotEqual, |a, b, _c| i64::from(a != b));
+whole!(Less, |a, b, _c| i64::from(a < b));
+whole!(LessEqual, |a, b, _c| i64::from(a <= b));
+whole!(Greater, |a, b, _c| i64::from(a > b));
+whole!(GreaterEqual, |a, b, _c| i64::from(a >= b));
+whole!(And, |a, b, _c| i64::from(a != 0 && b != 0));
+whole!(Or, |a, b, _c| i64::from(a != 0 || b != 0));
+whole!(Xor, |a, b, _c| i64::from((a != 0) != (b != 0)));
+whole!(Where, |a, b, c| if a != 0 { b } else { c });
+whole!(MulAdd, |a, b, c| a.wrapping_mul(b).wrapping_add(c));
+whole!(Clamp, |a, b, c| if a < b {
+    b
+} else if a > c {
+    c
+} else {
+    a
+});
+
+/// The loop of a function of floating-point numbers.
+pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
+    match function {
+        Function::Unary(unary) => match unary {
+            Unary::Neg => one::<C, Neg>,
+            Unary::Abs => one::<C, Abs>,
+            Unary::Sign => one::<C, Sign>,
+            Unary::Square => one::<C, Square>,
+            Unary::Relu => one::<C, Relu>,
+            Unary::Sqrt => one::<C, Sqrt>,
+            Unary::Rsqrt => one::<C, Rsqrt>,
+            Unary::Reciprocal => one::<C, Reciprocal>,
+            Unary::Exp => one::<C, Exp>,
+            Unary::Log => one::<C, Log>,
+            Unary::Sin => one::<C, Sin>,
+            Unary::Cos => one::<C, Cos>,
+            Unary::Tanh => one::<C, Tanh>,
+            Unary::Erf => one::<C, Erf>,
+            Unary::Sigmoid => one::<C, Sigmoid>,
+            Unary::Silu => one::<C, Silu>,
+            Unary::GeluErf => one::<C, GeluErf>,
+            Unary::GeluTanh => one::<C, GeluTanh>,
+            Unary::Floor => one::<C, Floor>,
+            Unary::Ceil => one::<C, Ceil>,
+            Unary::Round => one::<C, Round>,
+            Unary::Not => one::<C, Not>,
+        },
+        Function::Binary(binary) => match binary {
+            Binary::Add => two::<C, Sum>,
+            Binary::Sub => two::<C, Difference>,
+            Binary::Mul => two::<C, Product>,
+            Binary::Div => two::<C, Quotient>,
+            Binary::Pow => two::<C, Pow>,
+            Binary::Maximum => two::<C, Maximum>,
+            Binary::Minimum => two::<C, Minimum>,
+            Binary::Equal => two::<C, Equal>,
+            Binary::NotEqual => two::<C, NotEqual>,
+            Binary::Less => two::<C, Less>,
+            Binary::LessEqual => two::<C, LessEqual>,
+            Binary::Greater => two::<C, Greater>,
+            Binary::GreaterEqual => two::<C, GreaterEqual>,
+            Binary::And | Binary::Or | Binary::Xor => {
+                unreachable!("logic should be checked to be on bool")
+            }
+        },
+        Function::Ternary(ternary) => match ternary {
+            Ternary::Where => three::<C, Where>,
+            Ternary::MulAdd => three::<C, MulAdd>,
+            Ternary::Clamp => three::<C, Clamp>,
+        },
+    }
+}
+
+/// The loop of a function of integers or truth values.
+pub fn integer(function: Function) -> BlockFunction<i64> {
+    match function {
+        Function::Unary(unary) => match unary {
+            Unary::Neg => one::<i64, Neg>,
+            Unary::Abs => one::<i64, Abs>,
+            Unary::Sign => one::<i64, Sign>,
+            Unary::Square => one::<i64, Square>,
+            Unary::Relu => one::<i64, Relu>,
+            Unary::Not => one::<i64, Not>,
+            _ => unreachable!("{} should be checked to be on floats", unary.name()),
+        },
+        Function::Binary(binary) => match binary {
+            Binary::Add => two::<i64, Sum>,
+            Binary::Sub => two::<i64, Difference>,
+            Binary::Mul => two::<i64, Product>,
+            Binary::Div => two::<i64, Quotient>,
+            Binary::Maximum => two::<i64, Maximum>,
+            Binary::Minimum => two::<i64, Minimum>,
+            Binary::Equal => two::<i64, Equal>,
+            Binary::NotEqual => two::<i64, NotEqual>,
+            Binary::Less => two::<i64, Less>,
+            Binary::LessEqual => two::<i64, LessEqual>,
+            Binary::Greater => two::<i64, Greater>,
+            Binary::GreaterEqual => two::<i64, GreaterEqual>,
+            Binary::And => two::<i64, And>,
+            Binary::Or => two::<i64, Or>,
+            Binary::Xor => two::<i64, Xor>,
+            Binary::Pow => unreachable!("pow should be checked to be on floats"),
+        },
+        Function::Ternary(ternary) => match ternary {
+            Ternary::Where => three::<i64, Where>,
+            Ternary::MulAdd => three::<i64, MulAdd>,
+            Ternary::Clamp => three::<i64, Clamp>,
+        },
+    }
+}

@@ -1,0 +1,47 @@
+//! What can go wrong in an operation.
+
+/// The result of a fallible operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong in an operation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape, layout or data type is wrong.
+    #[error(transparent)]
+    Core(#[from] polaris_core::Error),
+    /// The device, its memory or its driver failed.
+    #[error(transparent)]
+    Runtime(#[from] polaris_runtime::Error),
+    /// A function was given the wrong number of arrays.
+    #[error("{op} takes {expected} arrays and {found} were given")]
+    WrongArity {
+        /// The operation.
+        op: &'static str,
+        /// How many it takes.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// The output shares memory with an input in a way that would change the input while it is
+    /// still needed.
+    #[error("{op}: the output overlaps an input; use a separate output")]
+    AliasedOutput {
+        /// The operation.
+        op: &'static str,
+    },
+    /// A reduction over no elements that has no neutral element.
+    #[error("{op} of zero elements is not defined; reduce an axis that is not empty")]
+    EmptyReduction {
+        /// The operation.
+        op: &'static str,
+    },
+    /// A parameter outside its domain.
+    #[error("{op}: {what}")]
+    InvalidParameter {
+        /// The operation.
+        op: &'static str,
+        /// What is wrong and what to do.
+        what: String,
+    },
+}

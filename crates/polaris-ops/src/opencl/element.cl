@@ -1,0 +1,84 @@
+// Elements of every type in global memory, and the types they are computed in.
+//
+// LOAD(t)(p, i) and STORE(t)(p, i, v) read and write element i of type t; LOAD4 and STORE4 read
+// and write four elements from i on, which must be a multiple of four: the access is one wide one.
+// Values travel as float, double, int or long: STORE takes any of them.
+//
+// Half precision is kept in memory and computed in float: vload_half and vstore_half are part of
+// every OpenCL, arithmetic on half is not. u16 stands for any two bytes that are only moved.
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define STORAGE(t) PASTE(storage_, t)
+#define LOAD(t) PASTE(load_, t)
+#define LOAD4(t) PASTE(load4_, t)
+#define STORE(t) PASTE(store_, t)
+#define STORE4(t) PASTE(store4_, t)
+#define VECTOR4(c) PASTE(c, 4)
+#define VECTOR8(c) PASTE(c, 8)
+#define CONVERT4(c) PASTE(convert_, PASTE(c, 4))
+
+#define storage_f32 float
+#define storage_f64 double
+#define storage_f16 half
+#define storage_bf16 ushort
+#define storage_i8 char
+#define storage_u8 uchar
+#define storage_u16 ushort
+#define storage_i32 int
+#define storage_i64 long
+#define storage_bool uchar
+
+#define load_f32(p, i) ((p)[i])
+#define load_f64(p, i) ((p)[i])
+#define load_f16(p, i) vload_half(i, p)
+#define load_bf16(p, i) as_float((uint)((p)[i]) << 16)
+#define load_i8(p, i) ((int)(p)[i])
+#define load_u8(p, i) ((int)(p)[i])
+#define load_u16(p, i) ((int)(p)[i])
+#define load_i32(p, i) ((p)[i])
+#define load_i64(p, i) ((p)[i])
+#define load_bool(p, i) ((int)((p)[i] != 0))
+
+#define load4_f32(p, i) (*(__global const float4 *)((p) + (i)))
+#define load4_f64(p, i) (*(__global const double4 *)((p) + (i)))
+#define load4_f16(p, i) vloada_half4((i) / 4, p)
+#define load4_bf16(p, i) as_float4(convert_uint4(*(__global const ushort4 *)((p) + (i))) << (uint4)(16))
+#define load4_i8(p, i) convert_int4(*(__global const char4 *)((p) + (i)))
+#define load4_u8(p, i) convert_int4(*(__global const uchar4 *)((p) + (i)))
+#define load4_u16(p, i) convert_int4(*(__global const ushort4 *)((p) + (i)))
+#define load4_i32(p, i) (*(__global const int4 *)((p) + (i)))
+#define load4_i64(p, i) (*(__global const long4 *)((p) + (i)))
+#define load4_bool(p, i) (-(convert_int4(*(__global const uchar4 *)((p) + (i))) != (int4)(0)))
+
+// Rounds to the nearest upper half of a float, ties to even; NaN stays NaN.
+ushort bf16_bits(float value)
+{
+    const uint bits = as_uint(value);
+    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return (ushort)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+}
+
+#define store_f32(p, i, v) ((p)[i] = (float)(v))
+#define store_f64(p, i, v) ((p)[i] = (double)(v))
+#define store_f16(p, i, v) vstore_half_rte((float)(v), i, p)
+#define store_bf16(p, i, v) ((p)[i] = bf16_bits((float)(v)))
+#define store_i8(p, i, v) ((p)[i] = (char)(v))
+#define store_u8(p, i, v) ((p)[i] = (uchar)(v))
+#define store_u16(p, i, v) ((p)[i] = (ushort)(v))
+#define store_i32(p, i, v) ((p)[i] = (int)(v))
+#define store_i64(p, i, v) ((p)[i] = (long)(v))
+#define store_bool(p, i, v) ((p)[i] = (uchar)((v) != 0))
+
+#define store4_f32(p, i, v) (*(__global float4 *)((p) + (i)) = convert_float4(v))
+#define store4_f64(p, i, v) (*(__global double4 *)((p) + (i)) = convert_double4(v))
+#define store4_f16(p, i, v) vstorea_half4_rte(convert_float4(v), (i) / 4, p)
+#define store4_bf16(p, i, v) (*(__global ushort4 *)((p) + (i)) = \
+    (ushort4)(bf16_bits((v).s0), bf16_bits((v).s1), bf16_bits((v).s2), bf16_bits((v).s3)))
+#define store4_i8(p, i, v) (*(__global char4 *)((p) + (i)) = convert_char4(v))
+#define store4_u8(p, i, v) (*(__global uchar4 *)((p) + (i)) = convert_uchar4(v))
+#define store4_u16(p, i, v) (*(__global ushort4 *)((p) + (i)) = convert_ushort4(v))
+#define store4_i32(p, i, v) (*(__global int4 *)((p) + (i)) = convert_int4(v))
+#define store4_i64(p, i, v) (*(__global long4 *)((p) + (i)) = convert_long4(v))
+#define store4_bool(p, i, v) (*(__global uchar4 *)((p) + (i)) = \
+    (uchar4)((v).s0 != 0, (v).s1 != 0, (v).s2 != 0, (v).s3 != 0))

@@ -1,0 +1,229 @@
+// Reductions. Elements of one output are split into segments; where there is more than one, each
+// writes a partial result (stage FIRST_STAGE), and a second launch (stage SECOND_STAGE) reduces
+// those. The order in which
+// elements are combined depends on the sizes alone.
+//
+// Layouts: `reduce_tree` gives each segment of each output a work-group, whose items walk it side
+// by side and combine through local memory; `reduce_serial` gives it one work-item.
+//
+// Parameters:
+//   REDUCTION      0 sum, 1 mean, 2 max, 3 min, 4 argmax
+//   IN, OUT        element types
+//   ACC            type of running results: float, double, int or long
+//   FIRST          the running result of no elements
+//   INDEX          uint, or ulong where an index may exceed 32 bits
+//   WORK_GROUP     work-items in a group, a power of two
+//   TREE           1 for reduce_tree, 0 for reduce_serial
+//
+// Ranks and stages are arguments and not parameters: branches on them cost next to nothing, while
+// each program costs a build.
+#ifndef REDUCTION
+#define REDUCTION 0
+#define IN f32
+#define OUT f32
+#define ACC float
+#define FIRST 0
+#define INDEX uint
+#define TREE 1
+#endif
+#ifndef WORK_GROUP
+#define WORK_GROUP 256
+#endif
+
+#define ONLY_STAGE 0
+#define FIRST_STAGE 1
+#define SECOND_STAGE 2
+
+#define ARGMAX (REDUCTION == 4)
+#define NONE 0xffffffffffffffffUL
+#define IS_NAN(v) ((v) != (v))
+
+// What a later (or any other) element does to the running result.
+#if REDUCTION <= 1
+#define COMBINE(acc, v) ((acc) + (v))
+#elif REDUCTION == 3
+#define COMBINE(acc, v) (((v) < (acc) || IS_NAN(v)) ? (v) : (acc))
+#else
+#define COMBINE(acc, v) (((v) > (acc) || IS_NAN(v)) ? (v) : (acc))
+#endif
+
+// Whether (v, i) comes before (acc, j): it is larger, or a NaN, or equal and earlier.
+int replaces(ACC v, ulong i, ACC acc, ulong j)
+{
+    if (i == NONE || j == NONE) {
+        return i != NONE;
+    }
+    const int v_nan = IS_NAN(v), acc_nan = IS_NAN(acc);
+    if (v_nan || acc_nan) {
+        return v_nan && (!acc_nan || i < j);
+    }
+    return v > acc || (v == acc && i < j);
+}
+
+#define OPERANDS \
+    uint stage, ulong divisor, ulong outputs, ulong count, ulong segments, ulong segment_length, \
+    uint kept_rank, uint reduced_rank, \
+    VECTOR8(INDEX) kept_lengths, VECTOR8(INDEX) kept_out, VECTOR8(INDEX) kept_in, \
+    VECTOR8(INDEX) reduced_lengths, VECTOR8(INDEX) reduced_in, \
+    __global STORAGE(OUT) *out, ulong out_at, __global const STORAGE(IN) *in, ulong in_at, \
+    __global ACC *partial, ulong partial_at, __global ulong *places, ulong places_at
+
+// Where output `o` lies, and where its elements begin.
+#define KEPT(k) \
+    if (kept_rank > k) { \
+        const INDEX length = kept_lengths.s##k; \
+        const INDEX index = rest % length; \
+        rest /= length; \
+        to += index * kept_out.s##k; \
+        from += index * kept_in.s##k; \
+    }
+#define FIND_OUTPUT(o) \
+    INDEX to = 0, from = 0; \
+    { \
+        INDEX rest = (INDEX)(o); \
+        KEPT(7) KEPT(6) KEPT(5) KEPT(4) KEPT(3) KEPT(2) KEPT(1) KEPT(0) \
+    }
+
+// Where element `r` of an output lies.
+#define REDUCED(k) \
+    if (reduced_rank > k) { \
+        const INDEX length = reduced_lengths.s##k; \
+        const INDEX index = rest % length; \
+        rest /= length; \
+        at += index * reduced_in.s##k; \
+    }
+INDEX find_element(INDEX r, uint reduced_rank, VECTOR8(INDEX) reduced_lengths, VECTOR8(INDEX) reduced_in)
+{
+    if (reduced_rank <= 1) {
+        return r * reduced_in.s0;
+    }
+    INDEX rest = r, at = 0;
+    REDUCED(7) REDUCED(6) REDUCED(5) REDUCED(4) REDUCED(3) REDUCED(2) REDUCED(1) REDUCED(0)
+    return at;
+}
+
+#define READ(r) \
+    (stage == SECOND_STAGE \
+         ? partial[partial_at + output * count + (r)] \
+         : (ACC)LOAD(IN)(in, in_at + from + find_element((INDEX)(r), reduced_rank, reduced_lengths, reduced_in)))
+#define PLACE(r) (stage == SECOND_STAGE ? places[places_at + output * count + (r)] : (ulong)(r))
+
+#if ARGMAX
+#define RESULT(acc, place) ((long)(place))
+#elif REDUCTION == 1
+#define RESULT(acc, place) ((acc) / (ACC)(divisor))
+#else
+#define RESULT(acc, place) (acc)
+#endif
+#define WRITE(acc, place) \
+    if (stage == FIRST_STAGE) { \
+        partial[partial_at + output * segments + segment] = acc; \
+        if (ARGMAX) { \
+            places[places_at + output * segments + segment] = place; \
+        } \
+    } else { \
+        STORE(OUT)(out, out_at + to, RESULT(acc, place)); \
+    }
+
+#if TREE
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void reduce_tree(OPERANDS)
+{
+    __local ACC values[WORK_GROUP];
+    __local ulong value_places[ARGMAX ? WORK_GROUP : 1];
+    const uint item = get_local_id(0);
+    for (ulong group = get_group_id(0); group < outputs * segments; group += get_num_groups(0)) {
+        const ulong output = group / segments, segment = group % segments;
+        FIND_OUTPUT(output)
+        const ulong start = segment * segment_length;
+        const ulong end = min(count, start + segment_length);
+        ACC acc = FIRST;
+        ulong place = NONE;
+        ulong r = start + item;
+#if ARGMAX
+        for (; r < end; r += WORK_GROUP) {
+            const ACC v = READ(r);
+            const ulong i = PLACE(r);
+            if (replaces(v, i, acc, place)) {
+                acc = v;
+                place = i;
+            }
+        }
+#else
+        // Four running results hide the latency of memory.
+        ACC acc1 = FIRST, acc2 = FIRST, acc3 = FIRST;
+        for (; r + 3 * WORK_GROUP < end; r += 4 * WORK_GROUP) {
+            const ACC v0 = READ(r), v1 = READ(r + WORK_GROUP);
+            const ACC v2 = READ(r + 2 * WORK_GROUP), v3 = READ(r + 3 * WORK_GROUP);
+            acc = COMBINE(acc, v0);
+            acc1 = COMBINE(acc1, v1);
+            acc2 = COMBINE(acc2, v2);
+            acc3 = COMBINE(acc3, v3);
+        }
+        for (; r < end; r += WORK_GROUP) {
+            const ACC v = READ(r);
+            acc = COMBINE(acc, v);
+        }
+        acc = COMBINE(acc, acc1);
+        acc2 = COMBINE(acc2, acc3);
+        acc = COMBINE(acc, acc2);
+#endif
+        values[item] = acc;
+        if (ARGMAX) {
+            value_places[item] = place;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint half_ = WORK_GROUP / 2; half_ > 0; half_ /= 2) {
+            if (item < half_) {
+#if ARGMAX
+                if (replaces(values[item + half_], value_places[item + half_], values[item], value_places[item])) {
+                    values[item] = values[item + half_];
+                    value_places[item] = value_places[item + half_];
+                }
+#else
+                const ACC mine = values[item], other = values[item + half_];
+                values[item] = COMBINE(mine, other);
+#endif
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (item == 0) {
+            WRITE(values[0], value_places[0])
+        }
+        // The next round writes what this one still reads.
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#else
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void reduce_serial(OPERANDS)
+{
+    const ulong id = get_global_id(0);
+    // Neighbouring items take neighbouring outputs of one segment.
+    const ulong output = id % outputs, segment = id / outputs;
+    if (segment >= segments) {
+        return;
+    }
+    FIND_OUTPUT(output)
+    const ulong end = min(count, (segment + 1) * segment_length);
+    ACC acc = FIRST;
+    ulong place = NONE;
+    for (ulong r = segment * segment_length; r < end; ++r) {
+        const ACC v = READ(r);
+#if ARGMAX
+        const ulong i = PLACE(r);
+        if (replaces(v, i, acc, place)) {
+            acc = v;
+            place = i;
+        }
+#else
+        acc = COMBINE(acc, v);
+#endif
+    }
+    WRITE(acc, place)
+}
+
+#endif

@@ -1,0 +1,31 @@
+//! Which devices tests run on, and what happens where one is missing.
+
+use std::sync::OnceLock;
+
+use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
+
+/// Whether `POLARIS_REQUIRE` (a list such as `opencl,rusticl,isa`) asks for something: then its
+/// absence is a failure and not a skip.
+pub fn is_required(what: &str) -> bool {
+    let list = std::env::var("POLARIS_REQUIRE").unwrap_or_default();
+    list.split(',').any(|item| item.trim() == what)
+}
+
+/// The CPU and every OpenCL device.
+///
+/// # Panics
+/// If OpenCL is required and there is none.
+pub fn devices_under_test() -> &'static [DeviceRef] {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let runtime = Runtime::discover(&RuntimeOptions::default())
+            .expect("looking for devices without limits should not fail");
+        if runtime.devices().len() == 1 {
+            let problems = runtime.opencl().problems.join("; ");
+            assert!(!is_required("opencl"), "POLARIS_REQUIRE asks for opencl: {problems}");
+            eprintln!("SKIPPED: tests on OpenCL, since there is no device ({problems})");
+        }
+        runtime
+    });
+    runtime.devices()
+}
