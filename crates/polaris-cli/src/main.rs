@@ -1,1 +1,56 @@
-fn main() {}
+//! The `polaris` command: thin words around the library.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod exit;
+mod interrupt;
+mod notes;
+mod output;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Bench, Command};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers, everything else is a mistake of usage.
+            let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    notes::install();
+    interrupt::install();
+    let json = arguments.global.json;
+    let result = run(arguments);
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let code = exit::code_of(&error);
+            output::report_error(&error, code, json);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<u8> {
+    let global = arguments.global;
+    match arguments.command {
+        Command::Quickstart => commands::quickstart::run(global),
+        Command::Devices(options) => commands::devices::run(global, &options),
+        Command::Check(options) => commands::check::run(global, &options),
+        Command::Bench { what: Bench::Memory(options) } => {
+            commands::bench_memory::run(global, &options)
+        }
+        Command::Bench { what: Bench::Launch } => commands::bench_launch::run(global),
+        Command::Cache(options) => commands::cache::run(global, &options),
+        Command::Completions(options) => commands::completions::run(&global, &options),
+    }
+}

@@ -39,6 +39,10 @@ impl Case {
 
     /// Runs it with every kernel that supports it on a device.
     pub fn run_all_kernels(&self, device: &DeviceRef) -> Vec<Finding> {
+        self.run_kernels(device, usize::MAX)
+    }
+
+    fn run_kernels(&self, device: &DeviceRef, most: usize) -> Vec<Finding> {
         let arrays = match self.arrays(device) {
             Ok(arrays) => arrays,
             Err(error) => {
@@ -58,8 +62,15 @@ impl Case {
         kernels
             .into_iter()
             .enumerate()
+            .take(most)
             .map(|(index, kernel)| Finding { kernel, outcome: self.evaluate(device, Some(index)) })
             .collect()
+    }
+
+    /// Runs it with the first kernel that supports it, which is the one that is chosen unless it
+    /// is known to be wrong.
+    pub fn run_chosen_kernel(&self, device: &DeviceRef) -> Vec<Finding> {
+        self.run_kernels(device, 1)
     }
 
     /// Runs it as a user would: with the kernel that is chosen.

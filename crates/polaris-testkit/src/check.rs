@@ -14,6 +14,9 @@ use crate::suites::{CaseParameters, SUITES};
 pub enum Level {
     /// A few cases of what is used most, in a few seconds.
     Quick,
+    /// Every operation and type once, with the kernel that is chosen for it: half a minute on a
+    /// driver that compiles slowly.
+    Standard,
     /// Every kernel in every kind of layout.
     Full,
 }
@@ -96,7 +99,11 @@ pub fn check_device(device: &DeviceRef, options: CheckOptions<'_>) -> CheckRepor
         progress(done, planned.len(), SUITES[suite].name);
         let case = (SUITES[suite].case)(variant, parameters);
         let mut failed = Vec::new();
-        for finding in case.run_all_kernels(device) {
+        let findings = match level {
+            Level::Standard => case.run_chosen_kernel(device),
+            _ => case.run_all_kernels(device),
+        };
+        for finding in findings {
             let result =
                 kernels.entry((suite, finding.kernel.clone())).or_insert_with(|| KernelResult {
                     suite: SUITES[suite].name,
@@ -156,20 +163,23 @@ fn work_around(
     }
 }
 
-/// Which cases are run, in order: one of each operation first, so that a check that is cut short
-/// has seen a bit of everything.
+/// Which cases are run, in order: what is used most first, so that a check that is cut short has
+/// seen a bit of everything.
 fn plan(level: Level) -> Vec<(usize, usize, CaseParameters)> {
     let fixed = CaseParameters::fixed();
     let mut cases = Vec::new();
-    for (number, parameters) in fixed.iter().enumerate() {
+    for (layout, parameters) in fixed.iter().enumerate() {
         for (suite, description) in SUITES.iter().enumerate() {
             for variant in 0..(description.variants)() {
-                let wanted = match level {
-                    Level::Full => true,
-                    // Every seventh variant in two layouts, another one in each.
-                    Level::Quick => {
-                        [0, 7].contains(&number) && (variant + number).is_multiple_of(7)
+                let every = |n: usize| (variant + layout).is_multiple_of(n);
+                let wanted = match (level, layout) {
+                    (Level::Full, _) => true,
+                    (Level::Standard, FIRST_LAYOUT) => {
+                        (description.is_essential)(variant) || every(9)
                     }
+                    (Level::Standard, TRANSPOSED_LAYOUT) => every(9),
+                    (Level::Quick, FIRST_LAYOUT | TRANSPOSED_LAYOUT) => every(11),
+                    _ => false,
                 };
                 if wanted {
                     cases.push((suite, variant, parameters.clone()));
@@ -179,3 +189,7 @@ fn plan(level: Level) -> Vec<(usize, usize, CaseParameters)> {
     }
     cases
 }
+
+/// Places in `CaseParameters::fixed`: a dense one with special values, and a transposed one.
+const FIRST_LAYOUT: usize = 0;
+const TRANSPOSED_LAYOUT: usize = 7;

@@ -37,17 +37,39 @@ pub struct Suite {
     pub name: &'static str,
     /// How many variants (functions, types) there are.
     pub variants: fn() -> usize,
+    /// Whether a variant is one that even a short check should not leave out.
+    pub is_essential: fn(usize) -> bool,
     /// The case of a variant and parameters.
     pub case: fn(usize, &CaseParameters) -> Case,
 }
 
 /// Every operation's suite.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "elementwise", variants: || elementwise_variants().len(), case: elementwise },
-    Suite { name: "copy", variants: || copy_variants().len(), case: copy },
-    Suite { name: "fill", variants: || DType::ALL.len(), case: fill },
-    Suite { name: "random", variants: || random_variants().len(), case: random },
-    Suite { name: "reduce", variants: || reduce_variants().len(), case: reduce },
+    Suite {
+        name: "elementwise",
+        variants: || elementwise_variants().len(),
+        is_essential: |variant| elementwise_variants()[variant].1 == DType::F32,
+        case: elementwise,
+    },
+    Suite {
+        name: "copy",
+        variants: || copy_variants().len(),
+        is_essential: |variant| copy_variants()[variant].0 == copy_variants()[variant].1,
+        case: copy,
+    },
+    Suite { name: "fill", variants: || DType::ALL.len(), is_essential: |_| true, case: fill },
+    Suite {
+        name: "random",
+        variants: || random_variants().len(),
+        is_essential: |variant| random_variants()[variant].1 == DType::F32,
+        case: random,
+    },
+    Suite {
+        name: "reduce",
+        variants: || reduce_variants().len(),
+        is_essential: |variant| reduce_variants()[variant].1 == DType::F32,
+        case: reduce,
+    },
 ];
 
 impl CaseParameters {

@@ -1,1 +1,25 @@
-//! polaris
+//! AI and scientific compute on the GPU you already own: the public face of Polaris.
+//!
+//! ```
+//! use polaris::ops::{Array, Reduction, Unary, elementwise, reduce};
+//! use polaris::{Runtime, RuntimeOptions};
+//!
+//! // The CPU is always there; OpenCL devices are where drivers are.
+//! let runtime = Runtime::discover(&RuntimeOptions::default())?;
+//! for device in runtime.devices() {
+//!     let x = Array::from_slice(device, &[2, 3], &[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0])?;
+//!     let squares = elementwise::unary(Unary::Square, &x)?;
+//!     let sums = reduce::reduce(Reduction::Sum, &squares, &[1])?;
+//!     assert_eq!(sums.to_vec::<f32>()?, [5.0, 50.0]);
+//! }
+//! # Ok::<(), polaris::ops::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub use polaris_core::{Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16};
+pub use polaris_ops as ops;
+pub use polaris_runtime as runtime;
+pub use polaris_runtime::{
+    Buffer, Device, DeviceExt, DeviceId, DeviceRef, MemoryLimit, Runtime, RuntimeOptions,
+};

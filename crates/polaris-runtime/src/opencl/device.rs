@@ -14,7 +14,7 @@ use crate::memory::Allocator;
 use crate::opencl::launch::{Kernel, Launch};
 use crate::opencl::memory::ClMemory;
 use crate::opencl::probe::{Confirmed, probe};
-use crate::opencl::program::{ProgramCounts, ProgramSource, Programs};
+use crate::opencl::program::{Program, ProgramCounts, ProgramSource, Programs};
 use crate::opencl::query::{device_bytes, device_number, device_sizes, device_text};
 use crate::opencl::queue::ClQueue;
 use crate::opencl::{ProgramCache, UnusableDevice};
@@ -179,9 +179,12 @@ impl OpenClDevice {
             && self.quarantine.read().unwrap_or_else(PoisonError::into_inner).contains(&kernel())
     }
 
-    /// The raw handles, for measuring what OpenCL itself costs.
-    pub fn raw_handles(&self) -> (cl_device_id, cl_context) {
-        (self.raw, self.context.0)
+    /// The raw handles and a program, for measuring what OpenCL itself costs.
+    pub(super) fn raw_parts(
+        &self,
+        source: &ProgramSource,
+    ) -> Result<(cl_device_id, cl_context, Arc<Program>)> {
+        Ok((self.raw, self.context.0, self.programs.get(source)?))
     }
 }
 

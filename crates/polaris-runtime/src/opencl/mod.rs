@@ -1,6 +1,7 @@
 //! OpenCL devices. The library is loaded when it is first needed; where it is absent, or a driver
 //! is broken, there are fewer devices and a reason that can be shown.
 
+mod bare;
 mod cache;
 mod device;
 mod event;
@@ -13,6 +14,7 @@ mod query;
 mod queue;
 mod staging;
 
+pub use bare::BareLaunch;
 pub use cache::ProgramCache;
 pub use device::OpenClDevice;
 pub use launch::{Kernel, KernelArgument, Launch};

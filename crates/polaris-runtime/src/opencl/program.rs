@@ -139,6 +139,10 @@ impl Program {
         Ok(Kernel::new(raw, name.to_owned(), self.device, arguments, Arc::clone(self)))
     }
 
+    pub(super) fn raw(&self) -> cl_program {
+        self.raw
+    }
+
     /// The name of its source.
     pub fn name(&self) -> &str {
         &self.name

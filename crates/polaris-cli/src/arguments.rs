@@ -1,0 +1,200 @@
+//! The command line: one description for parsing, help and completions.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use polaris::{DeviceId, MemoryLimit};
+
+/// AI and scientific compute on the GPU you already own.
+#[derive(Debug, Parser)]
+#[command(
+    name = "polaris",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  polaris quickstart                  look at this machine, measure and check it
+  polaris devices --measure           what each device has and reaches
+  polaris check --device opencl:0     does this driver compute right?
+  polaris bench memory --json         bandwidth, for programs to read
+
+Exit codes: 0 all well, 1 something is computed wrongly, 2 wrong usage, 3 failed,
+130 stopped by Ctrl-C."
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Print JSON on stdout instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Use this device (cpu, opencl:0, ...); may be repeated
+    #[arg(long, global = true, value_name = "DEVICE")]
+    pub device: Vec<DeviceId>,
+
+    /// Let a device use at most this much memory, as in opencl:0=512MiB; may be repeated
+    #[arg(long, global = true, value_name = "DEVICE=SIZE")]
+    pub memory_limit: Vec<MemoryLimit>,
+
+    /// Use this many CPU threads
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub threads: Option<u16>,
+
+    /// Do not check a device the first time it is seen
+    #[arg(long, global = true)]
+    pub no_first_check: bool,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Look at this machine, measure it, check it, and say how to use it best
+    #[command(after_help = "Examples:
+  polaris quickstart
+  polaris quickstart --json")]
+    Quickstart,
+
+    /// Show what this machine has: CPU, memory, GPUs, drivers, and what is wrong with them
+    #[command(after_help = "Examples:
+  polaris devices
+  polaris devices --measure           measure what they reach, and remember it
+  polaris devices --json
+  POLARIS_OPENCL=off polaris devices  as if there were no OpenCL")]
+    Devices(Devices),
+
+    /// Run every operation on your devices against a reference, and quarantine what is wrong
+    #[command(after_help = "Examples:
+  polaris check
+  polaris check --device opencl:0
+  polaris check --quick
+  polaris check --json > check.json
+
+A kernel that is wrong on a driver is remembered and not used again on it; another kernel or the
+CPU does its work. A later check that finds it right releases it.")]
+    Check(Check),
+
+    /// Measure how fast this machine is
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
+
+    /// Show or empty the cache of built programs
+    #[command(after_help = "Examples:
+  polaris cache
+  polaris cache --clear")]
+    Cache(Cache),
+
+    /// Print a completion script for your shell
+    #[command(after_help = "Examples:
+  polaris completions bash > ~/.local/share/bash-completion/completions/polaris
+  polaris completions zsh > ~/.zfunc/_polaris")]
+    Completions(Completions),
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Copy, add and sum, beside the plain loop or the device's own copy
+    #[command(after_help = "Examples:
+  polaris bench memory
+  polaris bench memory --device opencl:0 --size 256MiB
+  polaris bench memory --json")]
+    Memory(Memory),
+
+    /// What one small operation costs, beside a bare OpenCL enqueue
+    #[command(after_help = "Examples:
+  polaris bench launch
+  polaris bench launch --json")]
+    Launch,
+}
+
+/// Options of `devices`.
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Measure arithmetic, memory, transfers and launches, and remember the figures
+    #[arg(long)]
+    pub measure: bool,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Only a few cases, in a few seconds
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Options of `bench memory`.
+#[derive(Debug, Args)]
+pub struct Memory {
+    /// Size of each array
+    #[arg(long, default_value = "64MiB", value_parser = parse_size)]
+    pub size: u64,
+}
+
+/// Options of `cache`.
+#[derive(Debug, Args)]
+pub struct Cache {
+    /// Remove all built programs
+    #[arg(long)]
+    pub clear: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: ShellName,
+}
+
+/// Shells that completions can be made for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ShellName {
+    /// GNU Bash
+    Bash,
+    /// Elvish
+    Elvish,
+    /// Fish
+    Fish,
+    /// PowerShell
+    Powershell,
+    /// Z shell
+    Zsh,
+}
+
+impl From<ShellName> for Shell {
+    fn from(name: ShellName) -> Self {
+        match name {
+            ShellName::Bash => Self::Bash,
+            ShellName::Elvish => Self::Elvish,
+            ShellName::Fish => Self::Fish,
+            ShellName::Powershell => Self::PowerShell,
+            ShellName::Zsh => Self::Zsh,
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    polaris::runtime::parse_bytes(text)
+        .filter(|&bytes| bytes >= 4096)
+        .ok_or_else(|| "not a size of at least 4096 bytes; write it as in 64MiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_description_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

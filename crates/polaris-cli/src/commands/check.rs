@@ -1,0 +1,206 @@
+//! `polaris check`: every operation against its reference, on the user's own devices.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use polaris::runtime::machine::{CheckStatus, QuarantinedKernel};
+use polaris::runtime::opencl::ProgramCounts;
+use polaris::{DeviceId, DeviceRef};
+use polaris_testkit::{CheckOptions, CheckReport, Level, check_device};
+use serde::Serialize;
+
+use crate::arguments::{Check, Global};
+use crate::output::{self, Table};
+use crate::session::{Session, check_record};
+use crate::{exit, interrupt};
+
+/// What a check of some devices found.
+#[derive(Serialize)]
+pub struct Checked {
+    /// Whether every kernel was right.
+    pub ok: bool,
+    /// Each device.
+    pub devices: Vec<CheckedDevice>,
+    /// How programs came to be, over all devices.
+    pub programs: ProgramCounts,
+}
+
+/// What a check of a device found.
+#[derive(Serialize)]
+pub struct CheckedDevice {
+    pub device: DeviceId,
+    pub name: String,
+    pub driver: String,
+    pub seconds: f64,
+    /// Whether results are right, be it by leaving kernels out.
+    pub results_are_right: bool,
+    #[serde(flatten)]
+    pub report: CheckReport,
+}
+
+/// The quick check begins no case after this: with what comes before and after it stays under
+/// five seconds.
+const QUICK_LIMIT: Duration = Duration::from_secs(3);
+
+pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
+    let json = global.json;
+    let mut session = Session::new(global)?;
+    let level = if options.quick { Level::Quick } else { Level::Full };
+    let limit = options.quick.then_some(QUICK_LIMIT);
+    let checked = check(&mut session, level, limit)?;
+    if json {
+        output::print_json("polaris.check/1", &checked)?;
+    } else {
+        print(&checked)?;
+    }
+    let cancelled = checked.devices.iter().any(|device| device.report.cancelled);
+    Ok(match (cancelled, checked.ok) {
+        (true, _) => exit::INTERRUPTED,
+        (_, true) => exit::OK,
+        (_, false) => exit::FOUND_WRONG,
+    })
+}
+
+/// Checks the chosen devices and remembers what was found.
+pub fn check(
+    session: &mut Session,
+    level: Level,
+    limit: Option<Duration>,
+) -> anyhow::Result<Checked> {
+    let mut devices = Vec::new();
+    let mut programs = ProgramCounts::default();
+    for device in session.devices()? {
+        let checked = check_one(session, &device, level, limit);
+        if let Some(opencl) = device.as_opencl() {
+            let counts = opencl.program_counts();
+            programs.built += counts.built;
+            programs.from_disk += counts.from_disk;
+        }
+        let cancelled = checked.report.cancelled;
+        devices.push(checked);
+        if cancelled {
+            break;
+        }
+    }
+    let ok = devices.iter().all(|device| device.report.failures().next().is_none());
+    Ok(Checked { ok, devices, programs })
+}
+
+fn check_one(
+    session: &mut Session,
+    device: &DeviceRef,
+    level: Level,
+    limit: Option<Duration>,
+) -> CheckedDevice {
+    let start = Instant::now();
+    let bar = output::progress(0, &format!("checking {}", device.id()));
+    let report = check_device(
+        device,
+        CheckOptions {
+            level,
+            time_limit: limit,
+            cancelled: &interrupt::requested,
+            progress: &mut |done, total, suite| {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                bar.set_message(suite.to_owned());
+            },
+        },
+    );
+    bar.finish_and_clear();
+    remember(session, device, level, &report);
+    CheckedDevice {
+        device: device.id(),
+        name: device.info().name.clone(),
+        driver: device.info().driver.clone(),
+        seconds: start.elapsed().as_secs_f64(),
+        results_are_right: report.results_are_right(),
+        report,
+    }
+}
+
+fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &CheckReport) {
+    let quarantine: Vec<QuarantinedKernel> = report
+        .failures()
+        .map(|kernel| QuarantinedKernel {
+            kernel: kernel.kernel.clone(),
+            reason: kernel.reason.clone().unwrap_or_default(),
+        })
+        .collect();
+    let status = match (report.cancelled, quarantine.is_empty()) {
+        (true, _) => CheckStatus::Cancelled,
+        (_, true) => CheckStatus::Passed,
+        (_, false) => CheckStatus::Failed,
+    };
+    let passed = report.kernels.iter().filter(|kernel| kernel.failed == 0);
+    let tested: Vec<String> = passed.clone().map(|kernel| kernel.kernel.clone()).collect();
+    let record = check_record(status, level == Level::Quick, tested.len(), quarantine.len());
+    session.remember(device.as_ref(), |profile| {
+        profile.check = Some(record.clone());
+        // What was run now is judged by it; what was not keeps its earlier verdict.
+        profile.quarantine.retain(|old| {
+            !tested.contains(&old.kernel) && quarantine.iter().all(|new| new.kernel != old.kernel)
+        });
+        profile.quarantine.extend(quarantine.iter().cloned());
+    });
+}
+
+/// Prints a table per device, and what was wrong.
+pub fn print(checked: &Checked) -> anyhow::Result<()> {
+    for device in &checked.devices {
+        output::print_line(&format!(
+            "{} {} (driver {})",
+            device.device, device.name, device.driver
+        ))?;
+        let mut suites: BTreeMap<&str, (usize, usize, usize, f64)> = BTreeMap::new();
+        for kernel in &device.report.kernels {
+            let suite = suites.entry(kernel.suite).or_default();
+            suite.0 += 1;
+            suite.1 += kernel.passed + kernel.failed;
+            suite.2 += usize::from(kernel.failed > 0);
+            suite.3 = suite.3.max(kernel.worst);
+        }
+        let mut table = Table::new(&[
+            "operation",
+            ">kernels",
+            ">runs",
+            ">wrong",
+            ">worst error / allowed",
+            "result",
+        ]);
+        for (suite, (kernels, cases, wrong, worst)) in suites {
+            let result = if wrong == 0 { "pass" } else { "FAIL" };
+            table.row(vec![
+                suite.into(),
+                kernels.to_string(),
+                cases.to_string(),
+                wrong.to_string(),
+                format!("{worst:.2}"),
+                result.into(),
+            ]);
+        }
+        table.print()?;
+        print_failures(device)?;
+    }
+    let ProgramCounts { built, from_disk } = checked.programs;
+    output::print_line(&format!("programs: {built} built, {from_disk} from disk"))
+}
+
+fn print_failures(device: &CheckedDevice) -> anyhow::Result<()> {
+    let report = &device.report;
+    for kernel in report.failures() {
+        let way = match kernel.worked_around {
+            Some(true) => "quarantined; without it results are right",
+            Some(false) => "quarantined, and results are STILL WRONG without it",
+            None => "there is nothing to take its place",
+        };
+        let reason = kernel.reason.as_deref().unwrap_or_default();
+        output::print_line(&format!("  {}: {way}\n    {reason}", kernel.kernel))?;
+    }
+    let rest = match (report.left_out, report.cancelled) {
+        (0, _) => String::new(),
+        (n, true) => format!("; stopped, {n} cases were left out"),
+        (n, false) => format!("; {n} cases were left out for time (`polaris check` runs them all)"),
+    };
+    output::print_line(&format!("  {} cases in {:.1} s{rest}", report.cases, device.seconds))
+}

@@ -1,0 +1,9 @@
+//! The commands, a file each.
+
+pub mod bench_launch;
+pub mod bench_memory;
+pub mod cache;
+pub mod check;
+pub mod completions;
+pub mod devices;
+pub mod quickstart;

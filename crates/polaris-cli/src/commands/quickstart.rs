@@ -1,0 +1,53 @@
+//! `polaris quickstart`: the first command. Looks, measures, checks, recommends.
+
+use std::time::Duration;
+
+use polaris_testkit::Level;
+use serde::Serialize;
+
+use super::{check, devices};
+use crate::arguments::Global;
+use crate::exit;
+use crate::output::{self, print_line};
+use crate::session::Session;
+
+/// Drivers that compile slowly get as much of the check as fits into this.
+const CHECK_LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Serialize)]
+struct Quickstart<'a> {
+    machine: devices::Machine<'a>,
+    check: check::Checked,
+}
+
+pub fn run(global: Global) -> anyhow::Result<u8> {
+    let json = global.json;
+    let mut session = Session::new(global)?;
+    let count = session.devices()?.len();
+    let say = |text: &str| if json { Ok(()) } else { print_line(text) };
+    say(&format!("Polaris {}: {}", env!("CARGO_PKG_VERSION"), devices_in_words(count)))?;
+    say("\nMeasuring: arithmetic, memory, transfers, launches ...")?;
+    devices::measure_devices(&mut session)?;
+    say("Checking: every operation on every device, against a double-precision reference ...\n")?;
+    let checked = check::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
+    let ok = checked.ok;
+    if json {
+        let result = Quickstart { machine: devices::describe(&session), check: checked };
+        output::print_json("polaris.quickstart/1", &result)?;
+    } else {
+        check::print(&checked)?;
+        print_line("\nThis machine\n")?;
+        devices::print(&devices::describe(&session))?;
+        print_line(
+            "\nNext: polaris devices, polaris check, polaris bench memory; polaris --help lists all.",
+        )?;
+    }
+    Ok(if ok { exit::OK } else { exit::FOUND_WRONG })
+}
+
+fn devices_in_words(count: usize) -> String {
+    match count {
+        1 => "the CPU is the one device that can be used here".to_owned(),
+        n => format!("{n} devices can be used here"),
+    }
+}

@@ -1,0 +1,26 @@
+//! What the library has to say by the way: one line each on stderr.
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+struct Notes;
+
+impl Log for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("polaris")
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            eprintln!("note: {}", record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Shows warnings, and with `POLARIS_LOG=info` (or debug, trace) more.
+pub fn install() {
+    let level = std::env::var("POLARIS_LOG").ok().and_then(|level| level.parse().ok());
+    log::set_max_level(level.unwrap_or(LevelFilter::Warn));
+    let _ = log::set_logger(&Notes);
+}

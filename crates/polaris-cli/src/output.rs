@@ -1,0 +1,100 @@
+//! Results on stdout, as tables or JSON; everything else on stderr.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// Prints a result as JSON with its schema's name and version first.
+pub fn print_json<T: Serialize>(schema: &str, result: &T) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        schema: &'a str,
+        #[serde(flatten)]
+        result: &'a T,
+    }
+    let text = serde_json::to_string_pretty(&Document { schema, result })?;
+    print_line(&text)
+}
+
+/// Prints a line. A reader that has gone away (`polaris devices | head -1`) is no error.
+pub fn print_line(line: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Says on stderr what went wrong; with `--json` also on stdout, so that a program can read it.
+pub fn report_error(error: &anyhow::Error, code: u8, json: bool) {
+    eprintln!("error: {error:#}");
+    if json {
+        #[derive(Serialize)]
+        struct Failure {
+            error: String,
+            exit_code: u8,
+        }
+        let _ = print_json(
+            "polaris.error/1",
+            &Failure { error: format!("{error:#}"), exit_code: code },
+        );
+    }
+}
+
+/// A table of left-aligned text and right-aligned numbers.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    /// Which columns hold numbers.
+    numbers: Vec<bool>,
+}
+
+impl Table {
+    /// A table with these headings; those that begin with `>` are of numbers.
+    pub fn new(headings: &[&str]) -> Self {
+        let numbers = headings.iter().map(|heading| heading.starts_with('>')).collect();
+        let headings =
+            headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
+        Self { rows: vec![headings], numbers }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Prints it, indented.
+    pub fn print(&self) -> anyhow::Result<()> {
+        let width = |column: usize| {
+            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.numbers.len()).map(width).collect();
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            for ((cell, &width), &number) in row.iter().zip(&widths).zip(&self.numbers) {
+                line.push(' ');
+                line.push_str(&if number {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                });
+                line.push(' ');
+            }
+            print_line(line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A progress bar on stderr; invisible where stderr is not a terminal.
+pub fn progress(length: usize, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length as u64);
+    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} {msg} ({eta} left)");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar.set_prefix(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
