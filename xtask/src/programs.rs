@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use polaris_runtime::opencl::ProgramSource;
 
 /// One program as the dispatcher would build it.
 #[derive(Debug, Clone)]
@@ -18,16 +19,16 @@ pub struct Program {
     pub options: Vec<String>,
 }
 
-/// All programs to compile.
+/// All programs that the dispatcher ships, in every configuration that stands for others.
 pub fn programs() -> Vec<Program> {
-    let root = crate::repository();
-    let files = cl_files(&root).expect("the folder crates should be readable");
-    let program = |file: &PathBuf| Program {
-        name: slashed(file),
-        source: fs::read_to_string(root.join(file)).expect("a .cl file should be readable"),
-        options: Vec::new(),
+    let measuring = polaris_runtime::measure::shipped_programs();
+    let operations = polaris_ops::shipped_programs();
+    let program = |source: ProgramSource| Program {
+        source: source.text(),
+        options: source.options.split_ascii_whitespace().map(str::to_owned).collect(),
+        name: source.name,
     };
-    files.iter().map(program).collect()
+    measuring.into_iter().chain(operations).map(program).collect()
 }
 
 /// All `.cl` files under `crates/*/src`, relative to the repository, sorted.

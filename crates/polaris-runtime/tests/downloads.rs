@@ -121,8 +121,11 @@ fn child_waits_after_the_queue_is_gone() {
             next.finish().unwrap();
         }
     }
-    let pending: Vec<PendingDownload> =
-        runtime.devices().iter().map(|d| d.upload(&[7u8; 100]).unwrap().start_read().unwrap()).collect();
+    let pending: Vec<PendingDownload> = runtime
+        .devices()
+        .iter()
+        .map(|d| d.upload(&[7u8; 100]).unwrap().start_read().unwrap())
+        .collect();
     drop(runtime);
     for pending in pending {
         assert_eq!(pending.wait().unwrap(), [7; 100], "waited for after its runtime");

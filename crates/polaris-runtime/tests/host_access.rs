@@ -98,8 +98,7 @@ fn readers_share_and_exclude_writers() {
     let runtime = runtime();
     let buffer = runtime.cpu().upload(&[1u8, 2, 3]).unwrap();
     let target = runtime.cpu().upload(&[0u8; 3]).unwrap();
-    let (first, second) =
-        (buffer.host_slice::<u8>().unwrap(), buffer.view(1..3).unwrap());
+    let (first, second) = (buffer.host_slice::<u8>().unwrap(), buffer.view(1..3).unwrap());
     let second = second.host_slice::<u8>().unwrap();
     assert_eq!((&*first, &*second), (&[1, 2, 3][..], &[2, 3][..]));
     assert_eq!(buffer.to_vec::<u8>().unwrap(), [1, 2, 3]);

@@ -105,9 +105,7 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
         let mut theirs = || -> anyhow::Result<()> {
             match (&mut plain, device.as_cpu()) {
                 (Some(plain), Some(cpu)) if reads_only => {
-                    {
                     std::hint::black_box(plain.read(cpu.pool()));
-                }
                 }
                 (Some(plain), Some(cpu)) => plain.copy(cpu.pool()),
                 _ => a.buffer().copy_to(out.buffer())?,

@@ -1,10 +1,10 @@
 //! `polaris devices`: what this machine has, what works, and what to do where it does not.
 
+use polaris::DeviceRef;
 use polaris::runtime::hardware::{Advice, Hardware, cpu_opencl_hint, opencl_cure};
 use polaris::runtime::machine::{CheckStatus, DeviceProfile, Measurement};
 use polaris::runtime::opencl::OpenClReport;
 use polaris::runtime::{Bytes, Capabilities, DeviceInfo, DeviceKind, MemoryUse, measure};
-use polaris::DeviceRef;
 use serde::Serialize;
 
 use crate::arguments::{Devices, Global};

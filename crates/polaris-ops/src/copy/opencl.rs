@@ -92,7 +92,8 @@ impl Config {
             .number("TILE_ROWS", TILE_ROWS as i64)
             .number("VARIANT", variant);
         let name = format!("copy.cl {}_to_{}_{}", self.from, self.to, self.kernel.name());
-        ProgramSource { name, parts: PARTS, defines, options: "" }
+        let wide = if self.wide { "_wide" } else { "" };
+        ProgramSource { name: name + wide, parts: PARTS, defines, options: "" }
     }
 }
 

@@ -71,7 +71,8 @@ impl Config {
             .number("VECTOR", self.kernel == Kernel::Vector);
         let name =
             format!("elementwise.cl {}_{}_{}", function.name(), self.dtype, self.kernel.name());
-        ProgramSource { name, parts: PARTS, defines, options: "" }
+        let wide = if self.wide { "_wide" } else { "" };
+        ProgramSource { name: name + wide, parts: PARTS, defines, options: "" }
     }
 }
 

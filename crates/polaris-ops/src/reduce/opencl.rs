@@ -1,6 +1,6 @@
 //! Reductions on OpenCL devices.
 
-use polaris_core::DType;
+use polaris_core::{DType, MAX_RANK};
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use polaris_runtime::{Buffer, Device, DeviceExt};
 
@@ -43,6 +43,7 @@ struct Config {
     reduction: Reduction,
     tree: bool,
     dtype: DType,
+    one_axis: bool,
     wide: bool,
     work_group: usize,
 }
@@ -50,7 +51,8 @@ struct Config {
 impl Config {
     fn key(&self) -> u64 {
         let types = (self.reduction as u64) << 8 | dtype_code(self.dtype);
-        let flags = u64::from(self.wide) << 1 | u64::from(self.tree);
+        let flags = [self.one_axis, self.wide, self.tree];
+        let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
         (types << 8 | flags) << 16 | self.work_group as u64
     }
 
@@ -63,11 +65,14 @@ impl Config {
             .code("ACC", accumulator)
             .code("FIRST", first(self.reduction, accumulator))
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
+            .number("ONE_AXIS", self.one_axis)
             .number("WORK_GROUP", self.work_group as i64)
             .number("TREE", self.tree);
         let variant = if self.tree { "tree" } else { "serial" };
         let name = format!("reduce.cl {}_{}_{variant}", self.reduction.name(), self.dtype);
-        ProgramSource { name, parts: PARTS, defines, options: "" }
+        let axes = if self.one_axis { "" } else { "_axes" };
+        let wide = if self.wide { "_wide" } else { "" };
+        ProgramSource { name: name + axes + wide, parts: PARTS, defines, options: "" }
     }
 }
 
@@ -170,6 +175,7 @@ pub fn run(
         reduction: op.reduction,
         tree: kernel == Kernel::Tree,
         dtype: input.dtype(),
+        one_axis: spaces.reduced.rank() <= 1,
         wide: needs_wide_index(&spaces.kept) || needs_wide_index(&spaces.reduced),
         work_group: group,
     };
@@ -223,34 +229,43 @@ impl Launcher<'_> {
             launch = launch.value(value as u64);
         }
         launch = launch.value(kept.rank() as u32).value(reduced.rank() as u32);
-        for axes in
-            [kept.dims(), kept.strides(0), kept.strides(1), reduced.dims(), reduced.strides(0)]
-        {
-            launch = pass_axes(launch, axes, config.wide);
-        }
+        // Axes that stay in front, axes that go at the end, as the source says.
+        let axes = |kept: &[usize], reduced: &[usize]| {
+            let mut all = [1; MAX_RANK];
+            all[..kept.len()].copy_from_slice(kept);
+            all[MAX_RANK - reduced.len()..].copy_from_slice(reduced);
+            all
+        };
+        launch = pass_axes(launch, &axes(kept.dims(), reduced.dims()), config.wide);
+        launch = pass_axes(launch, kept.strides(0), config.wide);
+        launch = pass_axes(launch, &axes(kept.strides(1), reduced.strides(0)), config.wide);
         launch = pass_array(pass_array(launch, self.output), self.input);
         launch = launch.buffer(self.partial, 0).buffer(self.places, 0);
         let work = outputs * segments;
-        let items = if config.tree { work.min(MOST_GROUPS) * config.work_group } else { work };
+        let items = if config.tree { work * config.work_group } else { work };
         Ok(launch.run(&[items], &[config.work_group])?)
     }
 }
 
-/// Groups walk over further outputs in a loop: more would only cost launch time.
-const MOST_GROUPS: usize = 65_535;
-
-/// Every reduction of every type, and `f32` with wide indices.
+/// Every reduction of every type, and `f32` with several axes and with wide indices.
 pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut configs = Vec::new();
     for tree in [true, false] {
-        let config =
-            |reduction, dtype, wide| Config { reduction, tree, dtype, wide, work_group: 256 };
+        let config = |reduction, dtype, one_axis, wide| Config {
+            reduction,
+            tree,
+            dtype,
+            one_axis,
+            wide,
+            work_group: 256,
+        };
         for reduction in Reduction::ALL {
             let defined = |dtype: &DType| reduction != Reduction::Mean || dtype.is_float();
-            configs.extend(
-                DType::ALL.into_iter().filter(defined).map(|dtype| config(reduction, dtype, false)),
-            );
-            configs.push(config(reduction, DType::F32, true));
+            let types = DType::ALL.into_iter().filter(defined);
+            configs.extend(types.map(|dtype| config(reduction, dtype, true, false)));
+            for (one_axis, wide) in [(false, false), (true, true), (false, true)] {
+                configs.push(config(reduction, DType::F32, one_axis, wide));
+            }
         }
     }
     configs.iter().map(Config::source).collect()

@@ -12,8 +12,12 @@
 //   ACC            type of running results: float, double, int or long
 //   FIRST          the running result of no elements
 //   INDEX          uint, or ulong where an index may exceed 32 bits
+//   ONE_AXIS       1 if at most one axis is reduced: elements are then found without divisions
 //   WORK_GROUP     work-items in a group, a power of two
 //   TREE           1 for reduce_tree, 0 for reduce_serial
+//
+// The axes that stay are the first ones of `lengths` and the strides, the axes that go are the
+// last ones (up to .s7), so that both fit into one set of registers.
 //
 // Ranks and stages are arguments and not parameters: branches on them cost next to nothing, while
 // each program costs a build.
@@ -24,6 +28,7 @@
 #define ACC float
 #define FIRST 0
 #define INDEX uint
+#define ONE_AXIS 1
 #define TREE 1
 #endif
 #ifndef WORK_GROUP
@@ -62,20 +67,19 @@ int replaces(ACC v, ulong i, ACC acc, ulong j)
 
 #define OPERANDS \
     uint stage, ulong divisor, ulong outputs, ulong count, ulong segments, ulong segment_length, \
-    uint kept_rank, uint reduced_rank, \
-    VECTOR8(INDEX) kept_lengths, VECTOR8(INDEX) kept_out, VECTOR8(INDEX) kept_in, \
-    VECTOR8(INDEX) reduced_lengths, VECTOR8(INDEX) reduced_in, \
+    uint kept_rank, uint reduced_rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides, \
+    VECTOR8(INDEX) in_strides, \
     __global STORAGE(OUT) *out, ulong out_at, __global const STORAGE(IN) *in, ulong in_at, \
     __global ACC *partial, ulong partial_at, __global ulong *places, ulong places_at
 
 // Where output `o` lies, and where its elements begin.
 #define KEPT(k) \
     if (kept_rank > k) { \
-        const INDEX length = kept_lengths.s##k; \
+        const INDEX length = lengths.s##k; \
         const INDEX index = rest % length; \
         rest /= length; \
-        to += index * kept_out.s##k; \
-        from += index * kept_in.s##k; \
+        to += index * out_strides.s##k; \
+        from += index * in_strides.s##k; \
     }
 #define FIND_OUTPUT(o) \
     INDEX to = 0, from = 0; \
@@ -86,26 +90,27 @@ int replaces(ACC v, ulong i, ACC acc, ulong j)
 
 // Where element `r` of an output lies.
 #define REDUCED(k) \
-    if (reduced_rank > k) { \
-        const INDEX length = reduced_lengths.s##k; \
+    if (reduced_rank > 7 - k) { \
+        const INDEX length = lengths.s##k; \
         const INDEX index = rest % length; \
         rest /= length; \
-        at += index * reduced_in.s##k; \
+        at += index * in_strides.s##k; \
     }
-INDEX find_element(INDEX r, uint reduced_rank, VECTOR8(INDEX) reduced_lengths, VECTOR8(INDEX) reduced_in)
+INDEX find_element(INDEX r, uint reduced_rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) in_strides)
 {
-    if (reduced_rank <= 1) {
-        return r * reduced_in.s0;
-    }
+#if ONE_AXIS
+    return r * in_strides.s7;
+#else
     INDEX rest = r, at = 0;
     REDUCED(7) REDUCED(6) REDUCED(5) REDUCED(4) REDUCED(3) REDUCED(2) REDUCED(1) REDUCED(0)
     return at;
+#endif
 }
 
 #define READ(r) \
     (stage == SECOND_STAGE \
          ? partial[partial_at + output * count + (r)] \
-         : (ACC)LOAD(IN)(in, in_at + from + find_element((INDEX)(r), reduced_rank, reduced_lengths, reduced_in)))
+         : (ACC)LOAD(IN)(in, in_at + from + find_element((INDEX)(r), reduced_rank, lengths, in_strides)))
 #define PLACE(r) (stage == SECOND_STAGE ? places[places_at + output * count + (r)] : (ulong)(r))
 
 #if ARGMAX
@@ -133,66 +138,63 @@ void reduce_tree(OPERANDS)
     __local ACC values[WORK_GROUP];
     __local ulong value_places[ARGMAX ? WORK_GROUP : 1];
     const uint item = get_local_id(0);
-    for (ulong group = get_group_id(0); group < outputs * segments; group += get_num_groups(0)) {
-        const ulong output = group / segments, segment = group % segments;
-        FIND_OUTPUT(output)
-        const ulong start = segment * segment_length;
-        const ulong end = min(count, start + segment_length);
-        ACC acc = FIRST;
-        ulong place = NONE;
-        ulong r = start + item;
+    const ulong output = get_group_id(0) / segments, segment = get_group_id(0) % segments;
+    FIND_OUTPUT(output)
+    const ulong end = min(count, (segment + 1) * segment_length);
+    ACC acc = FIRST;
+    ulong place = NONE;
+    ulong r = segment * segment_length + item;
 #if ARGMAX
-        for (; r < end; r += WORK_GROUP) {
-            const ACC v = READ(r);
-            const ulong i = PLACE(r);
-            if (replaces(v, i, acc, place)) {
-                acc = v;
-                place = i;
-            }
+    for (; r < end; r += WORK_GROUP) {
+        const ACC v = READ(r);
+        const ulong i = PLACE(r);
+        if (replaces(v, i, acc, place)) {
+            acc = v;
+            place = i;
         }
+    }
 #else
-        // Four running results hide the latency of memory.
-        ACC acc1 = FIRST, acc2 = FIRST, acc3 = FIRST;
-        for (; r + 3 * WORK_GROUP < end; r += 4 * WORK_GROUP) {
-            const ACC v0 = READ(r), v1 = READ(r + WORK_GROUP);
-            const ACC v2 = READ(r + 2 * WORK_GROUP), v3 = READ(r + 3 * WORK_GROUP);
-            acc = COMBINE(acc, v0);
-            acc1 = COMBINE(acc1, v1);
-            acc2 = COMBINE(acc2, v2);
-            acc3 = COMBINE(acc3, v3);
-        }
-        for (; r < end; r += WORK_GROUP) {
-            const ACC v = READ(r);
-            acc = COMBINE(acc, v);
-        }
-        acc = COMBINE(acc, acc1);
-        acc2 = COMBINE(acc2, acc3);
-        acc = COMBINE(acc, acc2);
+#if ONE_AXIS
+    // Four running results hide the latency of memory.
+    ACC acc1 = FIRST, acc2 = FIRST, acc3 = FIRST;
+    for (; r + 3 * WORK_GROUP < end; r += 4 * WORK_GROUP) {
+        const ACC v0 = READ(r), v1 = READ(r + WORK_GROUP);
+        const ACC v2 = READ(r + 2 * WORK_GROUP), v3 = READ(r + 3 * WORK_GROUP);
+        acc = COMBINE(acc, v0);
+        acc1 = COMBINE(acc1, v1);
+        acc2 = COMBINE(acc2, v2);
+        acc3 = COMBINE(acc3, v3);
+    }
+    acc = COMBINE(acc, acc1);
+    acc2 = COMBINE(acc2, acc3);
+    acc = COMBINE(acc, acc2);
 #endif
-        values[item] = acc;
-        if (ARGMAX) {
-            value_places[item] = place;
+    for (; r < end; r += WORK_GROUP) {
+        const ACC v = READ(r);
+        acc = COMBINE(acc, v);
+    }
+#endif
+    values[item] = acc;
+    if (ARGMAX) {
+        value_places[item] = place;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint half_ = WORK_GROUP / 2; half_ > 0; half_ /= 2) {
+        if (item < half_) {
+#if ARGMAX
+            if (replaces(values[item + half_], value_places[item + half_], values[item], value_places[item])) {
+                values[item] = values[item + half_];
+                value_places[item] = value_places[item + half_];
+            }
+#else
+            const ACC mine = values[item], other = values[item + half_];
+            values[item] = COMBINE(mine, other);
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint half_ = WORK_GROUP / 2; half_ > 0; half_ /= 2) {
-            if (item < half_) {
-#if ARGMAX
-                if (replaces(values[item + half_], value_places[item + half_], values[item], value_places[item])) {
-                    values[item] = values[item + half_];
-                    value_places[item] = value_places[item + half_];
-                }
-#else
-                const ACC mine = values[item], other = values[item + half_];
-                values[item] = COMBINE(mine, other);
-#endif
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        if (item == 0) {
-            WRITE(values[0], value_places[0])
-        }
-        // The next round writes what this one still reads.
-        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (item == 0) {
+        WRITE(values[0], value_places[0])
     }
 }
 
