@@ -130,6 +130,10 @@ pub struct Check {
     /// Only a few cases, in a few seconds
     #[arg(long)]
     pub quick: bool,
+
+    /// Run a job from stdin: the process that takes a driver's crashes
+    #[arg(long, hide = true)]
+    pub worker: bool,
 }
 
 /// Options of `bench memory`.

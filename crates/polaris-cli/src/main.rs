@@ -9,6 +9,7 @@ mod interrupt;
 mod notes;
 mod output;
 mod session;
+mod supervisor;
 
 use std::process::ExitCode;
 

@@ -1,20 +1,11 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use anyhow::Context;
-use polaris::runtime::machine::{CheckRecord, CheckStatus, Paths};
+use polaris::runtime::machine::Paths;
 use polaris::{Device, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::Global;
+use crate::commands::check::first_check;
 use crate::interrupt;
-
-/// Set for the child process that checks a new device, which must not start another one.
-const CHILD: &str = "POLARIS_FIRST_CHECK";
-
-/// A quick check that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The machine, and what the user asked for.
 pub struct Session {
@@ -42,10 +33,10 @@ impl Session {
         named.collect()
     }
 
-    /// Checks the devices that this machine has not seen before, or not with this driver: quickly,
-    /// with a word, and in a process of their own, since a new driver may hang or crash.
+    /// Checks the devices that this machine has not seen before, or not with this driver: quickly
+    /// and with a word.
     pub fn check_new_devices(&mut self) -> anyhow::Result<()> {
-        if self.global.no_first_check || std::env::var_os(CHILD).is_some() {
+        if self.global.no_first_check {
             return Ok(());
         }
         for device in self.devices()? {
@@ -59,63 +50,23 @@ impl Session {
                 device.id(),
                 device.info().name
             );
-            match self.first_check(device.as_ref())? {
-                FirstCheck::Done => {}
-                FirstCheck::Ended(status, words) => {
-                    eprintln!("note: {}: {words}", device.id());
-                    self.record(device.as_ref(), status);
-                }
+            let checked = first_check(self, &device)?;
+            if checked.report.cancelled {
+                // The user skips the check, not the command.
+                interrupt::forget();
+                eprintln!(
+                    "note: {}: the check was skipped; `polaris check` makes up for it",
+                    device.id()
+                );
+            } else if checked.report.failures().next().is_some() {
+                eprintln!(
+                    "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
+                    device.id()
+                );
             }
             self.runtime.reload_profile();
         }
         Ok(())
-    }
-
-    fn first_check(&self, device: &dyn Device) -> anyhow::Result<FirstCheck> {
-        let program = std::env::current_exe().context("the polaris program cannot be found")?;
-        let mut child = Command::new(program)
-            .args(["check", "--quick", "--json", "--device", &device.id().to_string()])
-            .env(CHILD, "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("the quick check cannot be started")?;
-        let start = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(match status.code() {
-                    Some(code) if code == i32::from(crate::exit::INTERRUPTED) => {
-                        interrupt::forget();
-                        FirstCheck::Ended(CheckStatus::Cancelled, SKIPPED.into())
-                    }
-                    Some(_) => FirstCheck::Done,
-                    None => FirstCheck::Ended(
-                        CheckStatus::Crashed,
-                        format!(
-                            "its driver crashed in the check ({status}); the device is not recommended"
-                        ),
-                    ),
-                });
-            }
-            if interrupt::requested() {
-                end(&mut child);
-                interrupt::forget();
-                return Ok(FirstCheck::Ended(CheckStatus::Cancelled, SKIPPED.into()));
-            }
-            if start.elapsed() > PATIENCE {
-                end(&mut child);
-                let words = "its driver hung in the check; the device is not recommended";
-                return Ok(FirstCheck::Ended(CheckStatus::Crashed, words.into()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Remembers how a check ended that could not say so itself.
-    fn record(&mut self, device: &dyn Device, status: CheckStatus) {
-        let record = check_record(status, true, 0, 0);
-        self.remember(device, |profile| profile.check = Some(record.clone()));
     }
 
     /// Changes the machine's profile; where it cannot be written, says so and goes on.
@@ -127,32 +78,5 @@ impl Session {
         if let Err(error) = self.runtime.remember(device, change) {
             eprintln!("note: {error}; what was found is forgotten when this command ends");
         }
-    }
-}
-
-const SKIPPED: &str = "the check was skipped; `polaris check` makes up for it";
-
-enum FirstCheck {
-    /// It ran to its end, and has written what it found into the profile.
-    Done,
-    /// It did not, for this reason.
-    Ended(CheckStatus, String),
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-/// A record of a check that ends now.
-pub fn check_record(status: CheckStatus, quick: bool, passed: usize, failed: usize) -> CheckRecord {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    CheckRecord {
-        status,
-        quick,
-        passed,
-        failed,
-        polaris: env!("CARGO_PKG_VERSION").to_owned(),
-        unix_time: now.map_or(0, |time| time.as_secs()),
     }
 }

@@ -196,14 +196,14 @@ impl Runtime {
         let candidates: Vec<GpuCandidate> = self.devices[1..]
             .iter()
             .map(|device| {
-                let crashed = self.profile(device.as_ref()).and_then(|known| known.check.as_ref());
-                let crashed = crashed.is_some_and(|check| check.status == CheckStatus::Crashed);
+                let check = self.profile(device.as_ref()).and_then(|known| known.check.as_ref());
+                let unusable = check.is_some_and(|check| check.status == CheckStatus::Unusable);
                 GpuCandidate {
                     id: device.id().to_string(),
                     name: device.info().name.clone(),
                     memory_bytes: device.allocator().memory_use().limit,
                     runs_on_cpu: device.info().kind == DeviceKind::Cpu,
-                    unusable: crashed.then(|| "its driver crashed or hung in its check".to_owned()),
+                    unusable: unusable.then(|| "it failed its check".to_owned()),
                 }
             })
             .collect();

@@ -128,25 +128,38 @@ fn a_driver_file_without_a_library_is_named() {
 
 #[test]
 fn a_driver_file_of_garbage_is_named() {
-    let garbage: Vec<u8> =
-        (0..3000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let zeros = [0u8; 100];
-    let long = [b'a'; 20_000];
+    let scrambled = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    let garbage: Vec<u8> = (1..3000).map(scrambled).collect();
     let files: [(&str, &[u8]); 4] = [
         ("garbage.icd", &garbage),
-        ("zeros.icd", &zeros),
-        ("long.icd", &long),
+        ("half.icd", b"libhalf.so\0.1\n"),
+        ("long.icd", &[b'a'; 20_000]),
         // A file that is there and that is no library.
         ("text.icd", b"/etc/passwd\n"),
     ];
     let Some((_folder, found)) = found_with_drivers(&files) else { return };
-    assert_names(
-        &problems(&found),
-        &["garbage.icd", "zeros.icd", "long.icd", "text.icd", "/etc/passwd"],
-    );
+    assert_names(&problems(&found), &files.map(|(name, _)| name));
+    assert_names(&problems(&found), &["/etc/passwd"]);
     for icd in found["opencl"]["icds"].as_array().unwrap() {
         assert!(icd["problem"].is_string(), "{icd}");
     }
+}
+
+/// The ocl-icd loader takes such a file for the program itself and calls itself until the stack
+/// ends, so it must not be asked at all.
+#[test]
+fn a_driver_file_that_begins_with_a_zero_byte_is_named() {
+    let Some((_folder, found)) = found_with_drivers(&[("zeros.icd", &[0; 100])]) else { return };
+    assert_names(&problems(&found), &["zeros.icd"]);
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+fn a_library_that_cannot_be_loaded_has_the_systems_reason() {
+    let files: [(&str, &[u8]); 2] =
+        [("a.icd", b"libno-such-driver.so\n"), ("b.icd", b"/etc/passwd\n")];
+    let Some((_folder, found)) = found_with_drivers(&files) else { return };
+    assert_names(&problems(&found), &["cannot open shared object file", "invalid ELF header"]);
 }
 
 #[test]

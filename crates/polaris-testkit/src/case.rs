@@ -37,40 +37,38 @@ impl Case {
         Self { operation: Box::new(operation), inputs, output, tolerance, scale }
     }
 
+    /// The kernels that could run it on a device, most preferred first. On the CPU, and where only
+    /// the CPU can do it, a name that stands for that.
+    ///
+    /// # Errors
+    /// If its arrays do not fit on the device.
+    pub fn kernels(&self, device: &DeviceRef) -> Result<Vec<String>> {
+        let (inputs, output) = self.arrays(device)?;
+        let inputs: Vec<&Array> = inputs.iter().collect();
+        let mut kernels = self.operation.kernels(&inputs, &output);
+        if kernels.is_empty() {
+            kernels.push(format!("{}_{}_cpu", self.operation.name(), self.main_dtype()));
+        }
+        Ok(kernels)
+    }
+
+    /// Runs it with one of those kernels, quarantined or not, and returns the share of the allowed
+    /// error that was used.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn run_kernel(&self, device: &DeviceRef, index: usize) -> std::result::Result<f64, String> {
+        self.evaluate(device, Some(index))
+    }
+
     /// Runs it with every kernel that supports it on a device.
     pub fn run_all_kernels(&self, device: &DeviceRef) -> Vec<Finding> {
-        self.run_kernels(device, usize::MAX)
-    }
-
-    fn run_kernels(&self, device: &DeviceRef, most: usize) -> Vec<Finding> {
-        let arrays = match self.arrays(device) {
-            Ok(arrays) => arrays,
-            Err(error) => {
-                return vec![Finding {
-                    kernel: self.operation.name().into(),
-                    outcome: Err(error.to_string()),
-                }];
-            }
+        let kernels = match self.kernels(device) {
+            Ok(kernels) => kernels,
+            Err(error) => vec![format!("{} ({error})", self.operation.name())],
         };
-        let inputs: Vec<&Array> = arrays.0.iter().collect();
-        let kernels = self.operation.kernels(&inputs, &arrays.1);
-        if kernels.is_empty() {
-            // On the CPU, or where only the CPU can do it.
-            let kernel = format!("{}_{}_cpu", self.operation.name(), self.main_dtype());
-            return vec![Finding { kernel, outcome: self.run(device) }];
-        }
-        kernels
-            .into_iter()
-            .enumerate()
-            .take(most)
-            .map(|(index, kernel)| Finding { kernel, outcome: self.evaluate(device, Some(index)) })
-            .collect()
-    }
-
-    /// Runs it with the first kernel that supports it, which is the one that is chosen unless it
-    /// is known to be wrong.
-    pub fn run_chosen_kernel(&self, device: &DeviceRef) -> Vec<Finding> {
-        self.run_kernels(device, 1)
+        let run = |(index, kernel)| Finding { kernel, outcome: self.run_kernel(device, index) };
+        kernels.into_iter().enumerate().map(run).collect()
     }
 
     /// Runs it as a user would: with the kernel that is chosen.
@@ -177,8 +175,10 @@ impl<O: Operation> AnyOperation for O {
     }
 
     fn run_kernel(&self, index: usize, inputs: &[&Array], output: &Array) -> Result<()> {
-        match usable_kernels(self, inputs, output).get(index) {
+        let kernels = usable_kernels(self, inputs, output);
+        match kernels.get(index) {
             Some(&kernel) => run_kernel(self, kernel, inputs, output),
+            None if kernels.is_empty() => run(self, inputs, output),
             None => Err(Error::InvalidParameter {
                 op: Operation::name(self),
                 what: format!("there is no kernel {index}"),

@@ -16,7 +16,9 @@ mod tolerance;
 mod values;
 
 pub use case::{Case, Finding};
-pub use check::{CheckOptions, CheckReport, KernelResult, Level, check_device};
+pub use check::{
+    CheckReport, Event, Job, KernelResult, Level, Tally, case_count, check_device, run_job,
+};
 pub use devices::{devices_under_test, is_required};
 pub use operand::{Arrangement, Operand};
 pub use suites::{CaseParameters, SUITES, Suite};

@@ -1,18 +1,19 @@
 //! `polaris check`: every operation against its reference, on the user's own devices.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use polaris::runtime::machine::{CheckStatus, QuarantinedKernel};
+use polaris::runtime::machine::{CheckRecord, CheckStatus, QuarantinedKernel};
 use polaris::runtime::opencl::ProgramCounts;
 use polaris::{DeviceId, DeviceRef};
-use polaris_testkit::{CheckOptions, CheckReport, Level, check_device};
+use polaris_testkit::{CheckReport, Level, check_device};
 use serde::Serialize;
 
 use crate::arguments::{Check, Global};
 use crate::output::{self, Table};
-use crate::session::{Session, check_record};
-use crate::{exit, interrupt};
+use crate::session::Session;
+use crate::supervisor::{Limits, supervise};
+use crate::{exit, interrupt, supervisor};
 
 /// What a check of some devices found.
 #[derive(Serialize)]
@@ -43,11 +44,13 @@ pub struct CheckedDevice {
 const QUICK_LIMIT: Duration = Duration::from_secs(3);
 
 pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
+    if options.worker {
+        return supervisor::work(global);
+    }
     let json = global.json;
     let mut session = Session::new(global)?;
     let level = if options.quick { Level::Quick } else { Level::Full };
-    let limit = options.quick.then_some(QUICK_LIMIT);
-    let checked = check(&mut session, level, limit)?;
+    let checked = check(&mut session, level, options.quick.then_some(QUICK_LIMIT))?;
     if json {
         output::print_json("polaris.check/1", &checked)?;
     } else {
@@ -61,6 +64,11 @@ pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     })
 }
 
+/// The check of a device that is seen for the first time.
+pub fn first_check(session: &mut Session, device: &DeviceRef) -> anyhow::Result<CheckedDevice> {
+    check_one(session, device, Level::Quick, Some(QUICK_LIMIT), &mut ProgramCounts::default())
+}
+
 /// Checks the chosen devices and remembers what was found.
 pub fn check(
     session: &mut Session,
@@ -70,12 +78,7 @@ pub fn check(
     let mut devices = Vec::new();
     let mut programs = ProgramCounts::default();
     for device in session.devices()? {
-        let checked = check_one(session, &device, level, limit);
-        if let Some(opencl) = device.as_opencl() {
-            let counts = opencl.program_counts();
-            programs.built += counts.built;
-            programs.from_disk += counts.from_disk;
-        }
+        let checked = check_one(session, &device, level, limit, &mut programs)?;
         let cancelled = checked.report.cancelled;
         devices.push(checked);
         if cancelled {
@@ -91,32 +94,39 @@ fn check_one(
     device: &DeviceRef,
     level: Level,
     limit: Option<Duration>,
-) -> CheckedDevice {
+    programs: &mut ProgramCounts,
+) -> anyhow::Result<CheckedDevice> {
     let start = Instant::now();
     let bar = output::progress(0, &format!("checking {}", device.id()));
-    let report = check_device(
-        device,
-        CheckOptions {
-            level,
-            time_limit: limit,
-            cancelled: &interrupt::requested,
-            progress: &mut |done, total, suite| {
-                bar.set_length(total as u64);
-                bar.set_position(done as u64);
-                bar.set_message(suite.to_owned());
-            },
-        },
-    );
+    let mut progress = |tally: &polaris_testkit::Tally| {
+        let (done, total, suite) = tally.progress();
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(suite);
+    };
+    let report = match device.as_opencl() {
+        // Drivers crash and hang: another process takes the risk.
+        Some(opencl) => {
+            let limits = Limits { whole: limit, ..Limits::default() };
+            let supervised = supervise(&session.global, device.id(), level, limits, &mut progress)?;
+            for counts in [supervised.programs, opencl.program_counts()] {
+                programs.built += counts.built;
+                programs.from_disk += counts.from_disk;
+            }
+            supervised.report
+        }
+        None => check_device(device, level, &interrupt::requested, &mut progress),
+    };
     bar.finish_and_clear();
     remember(session, device, level, &report);
-    CheckedDevice {
+    Ok(CheckedDevice {
         device: device.id(),
         name: device.info().name.clone(),
         driver: device.info().driver.clone(),
         seconds: start.elapsed().as_secs_f64(),
         results_are_right: report.results_are_right(),
         report,
-    }
+    })
 }
 
 fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &CheckReport) {
@@ -127,14 +137,23 @@ fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &Ch
             reason: kernel.reason.clone().unwrap_or_default(),
         })
         .collect();
-    let status = match (report.cancelled, quarantine.is_empty()) {
-        (true, _) => CheckStatus::Cancelled,
-        (_, true) => CheckStatus::Passed,
-        (_, false) => CheckStatus::Failed,
+    let status = match (report.cancelled, report.results_are_right(), quarantine.is_empty()) {
+        (true, ..) => CheckStatus::Cancelled,
+        (_, false, _) => CheckStatus::Unusable,
+        (_, _, true) => CheckStatus::Passed,
+        (_, _, false) => CheckStatus::Failed,
     };
     let passed = report.kernels.iter().filter(|kernel| kernel.failed == 0);
-    let tested: Vec<String> = passed.clone().map(|kernel| kernel.kernel.clone()).collect();
-    let record = check_record(status, level == Level::Quick, tested.len(), quarantine.len());
+    let tested: Vec<String> = passed.map(|kernel| kernel.kernel.clone()).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let record = CheckRecord {
+        status,
+        quick: level == Level::Quick,
+        passed: tested.len(),
+        failed: quarantine.len(),
+        polaris: env!("CARGO_PKG_VERSION").to_owned(),
+        unix_time: now.map_or(0, |time| time.as_secs()),
+    };
     session.remember(device.as_ref(), |profile| {
         profile.check = Some(record.clone());
         // What was run now is judged by it; what was not keeps its earlier verdict.

@@ -248,9 +248,7 @@ fn print_check(profile: Option<&DeviceProfile>, needs_check: bool) -> anyhow::Re
                 CheckStatus::Failed => {
                     format!("{} kernels right, {} WRONG", check.passed, check.failed)
                 }
-                CheckStatus::Crashed => {
-                    "the driver crashed or hung; try a newer one, then polaris check".into()
-                }
+                CheckStatus::Unusable => "FAILED; try another driver, then polaris check".into(),
                 CheckStatus::Cancelled => "skipped (polaris check makes up for it)".into(),
             };
             print_line(&format!("  {kind}: {words}"))?;

@@ -56,8 +56,8 @@ pub enum CheckStatus {
     Passed,
     /// Some kernels were wrong and are quarantined.
     Failed,
-    /// The driver took its process down or hung.
-    Crashed,
+    /// Results are wrong whatever kernels are left out, or the driver does not survive its check.
+    Unusable,
     /// The user stopped it.
     Cancelled,
 }

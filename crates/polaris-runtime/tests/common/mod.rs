@@ -7,11 +7,14 @@
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 
-use polaris_core::Element;
+use polaris_core::{DType, Element};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::opencl::{Defines, Kernel, OpenClDevice, ProgramSource};
-use polaris_runtime::{DeviceRef, MemoryLimit, Runtime, RuntimeOptions};
+use polaris_runtime::{
+    Buffer, DeviceRef, Event, MemoryLimit, Queue, QueueOptions, Runtime, RuntimeOptions,
+};
 use tempfile::TempDir;
 
 /// A runtime whose cache and data lie in a folder that goes with it.
@@ -100,6 +103,14 @@ macro_rules! for_every_dtype {
     };
 }
 
+/// Every OpenCL device with its backend.
+pub fn on_every_opencl_device(check: impl Fn(&DeviceRef, &OpenClDevice)) {
+    let runtime = runtime();
+    for device in opencl_devices(&runtime) {
+        check(device, device.as_opencl().unwrap());
+    }
+}
+
 /// A program without defines and options.
 pub fn source(name: &str, parts: &'static [&'static str]) -> ProgramSource {
     ProgramSource { name: name.to_owned(), parts, defines: Defines::new(), options: "" }
@@ -112,8 +123,26 @@ __kernel void add(__global const int *x, ulong x_first, __global int *y, ulong y
     y[y_first + i] = x[x_first + i] + by;
 }";
 
-pub fn add_kernel(device: &OpenClDevice) -> std::sync::Arc<Kernel> {
+pub fn add_kernel(device: &OpenClDevice) -> Arc<Kernel> {
     device.kernel(("test add", 0), "add", || source("add", &[ADD])).unwrap()
+}
+
+pub type QueueRef = Arc<dyn Queue>;
+
+pub fn new_queue(device: &DeviceRef) -> QueueRef {
+    device.new_queue(QueueOptions::default()).unwrap()
+}
+
+pub fn ints(device: &DeviceRef, queue: &QueueRef, len: usize) -> Buffer {
+    Buffer::allocate(device, queue, DType::I32, len).unwrap()
+}
+
+/// Enqueues `y = x + by` on a queue of the buffers' OpenCL device.
+pub fn enqueue_add(queue: &QueueRef, x: &Buffer, y: &Buffer, by: i32) -> Event {
+    let device = x.device().as_opencl().unwrap();
+    let kernel = add_kernel(device);
+    let launch = device.launch_on(queue.as_ref(), &kernel).unwrap();
+    launch.buffer(x, 0).buffer(y, 0).value(by).run_with_event(&[x.len()], &[1]).unwrap()
 }
 
 /// Starts one test of this binary as a process of its own, without the variables that steer
