@@ -163,7 +163,7 @@ impl Element for f16 {
     }
 
     fn from_f64(value: f64) -> Self {
-        Self::from_f64(value)
+        Self::from_f32(round_to_odd(value))
     }
 }
 
@@ -175,8 +175,23 @@ impl Element for bf16 {
     }
 
     fn from_f64(value: f64) -> Self {
-        Self::from_f64(value)
+        Self::from_f32(round_to_odd(value))
     }
+}
+
+/// Cuts a number off to `f32`, and makes the last bit 1 if anything was lost. Rounding the result
+/// further gives what rounding the number itself would have given; rounding to the nearest `f32`
+/// first may create a tie, or hide one, and then round the wrong way.
+fn round_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    if back == value || value.is_nan() {
+        return nearest;
+    }
+    let bits = nearest.to_bits();
+    // Numbers of one sign are ordered like their bits, so one less is one step toward zero.
+    let cut_off = if back.abs() > value.abs() { bits - 1 } else { bits };
+    f32::from_bits(cut_off | 1)
 }
 
 impl Element for Bool {
@@ -201,6 +216,27 @@ mod tests {
             assert_eq!(dtype.name().parse::<DType>(), Ok(dtype));
         }
         assert!("float".parse::<DType>().unwrap_err().to_string().contains("bf16"));
+    }
+
+    #[test]
+    fn narrow_floats_are_rounded_once() {
+        // Just above and just below the middle between two neighbours, by less than f32 can tell
+        // from the middle itself or than the upper half of an f64 holds.
+        let from = <bf16 as Element>::from_f64;
+        assert_eq!(from(3.007_812_5), bf16::from_f32(3.0));
+        assert_eq!(from(3.007_812_5 + 1e-6), bf16::from_f32(3.015_625));
+        assert_eq!(from(3.007_812_5 + 1e-12), bf16::from_f32(3.015_625));
+        assert_eq!(from(3.007_812_5 - 1e-12), bf16::from_f32(3.0));
+        let from = <f16 as Element>::from_f64;
+        assert_eq!(from(1.0 + 2f64.powi(-11)), f16::from_f32(1.0));
+        assert_eq!(from(1.0 + 2f64.powi(-11) + 1e-15), f16::from_f32(1.000_976_6));
+        assert_eq!(from(-1.0 - 2f64.powi(-11) - 1e-15), f16::from_f32(-1.000_976_6));
+        assert_eq!((from(1e300), from(-1e300)), (f16::INFINITY, f16::NEG_INFINITY));
+        assert_eq!(from(f64::INFINITY), f16::INFINITY);
+        assert!(from(f64::NAN).is_nan());
+        assert_eq!(from(2f64.powi(-25)), f16::from_f32(0.0));
+        assert_eq!(from(2f64.powi(-25) * 1.000_001), f16::from_bits(1));
+        assert_eq!(from(1e-300), f16::from_f32(0.0));
     }
 
     #[test]

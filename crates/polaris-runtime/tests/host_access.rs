@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_same, opencl_devices, pattern, runtime};
+use common::{any_runtime, assert_same, opencl_devices, pattern, runtime};
 use polaris_core::Element;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Error, HostOperands, Result};
 
@@ -27,7 +27,7 @@ fn slices<T: Element>(device: &DeviceRef) {
 
 #[test]
 fn the_host_reads_and_writes_in_place() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     for_every_dtype!(slices(runtime.cpu()));
     let empty = runtime.cpu().upload::<f64>(&[]).unwrap();
     assert!(empty.host_slice::<f64>().unwrap().is_empty());
@@ -36,7 +36,7 @@ fn the_host_reads_and_writes_in_place() {
 
 #[test]
 fn memory_of_the_cpu_begins_at_a_cache_line() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     for len in [1, 3, 1023, 5000] {
         let buffer = runtime.cpu().upload(&pattern::<u8>(len, 1)).unwrap();
         assert_eq!(buffer.host_slice::<u8>().unwrap().as_ptr().addr() % 64, 0, "{len}");
@@ -94,7 +94,7 @@ fn a_writer_excludes_everyone() {
 
 #[test]
 fn readers_share_and_exclude_writers() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     let buffer = runtime.cpu().upload(&[1u8, 2, 3]).unwrap();
     let target = runtime.cpu().upload(&[0u8; 3]).unwrap();
     let (first, second) = (buffer.host_slice::<u8>().unwrap(), buffer.view(1..3).unwrap());
@@ -114,7 +114,7 @@ fn readers_share_and_exclude_writers() {
 
 #[test]
 fn a_wrong_type_is_refused_and_leaves_no_trace() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     let buffer = runtime.cpu().upload(&[1.0f32]).unwrap();
     let wrong = polaris_core::Error::DTypeMismatch {
         op: "host_slice",
@@ -145,7 +145,7 @@ fn memory_of_an_opencl_device_is_not_the_hosts() {
 
 #[test]
 fn operands_are_held_while_they_are_used_and_no_longer() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     let [a, b, out] = [1i32, 2, 3].map(|value| runtime.cpu().upload(&[value; 4]).unwrap());
     let inputs = [&a, &b, &a];
     let operands = HostOperands::new("test", &inputs, &out).unwrap();
@@ -173,7 +173,7 @@ fn operands_are_held_while_they_are_used_and_no_longer() {
 
 #[test]
 fn threads_never_see_half_a_write() {
-    let runtime = runtime();
+    let runtime = any_runtime();
     let buffer = runtime.cpu().upload(&[0i32; 4096]).unwrap();
     let whole = |values: &[i32]| values.iter().all(|&value| value == values[0]);
     std::thread::scope(|scope| {

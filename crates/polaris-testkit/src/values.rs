@@ -87,8 +87,8 @@ pub fn draw(
 pub fn rounded(value: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
-        DType::F16 => f64::from(f16::from_f64(value)),
-        DType::BF16 => f64::from(bf16::from_f64(value)),
+        DType::F16 => f64::from(<f16 as Element>::from_f64(value)),
+        DType::BF16 => f64::from(<bf16 as Element>::from_f64(value)),
         _ => value,
     }
 }

@@ -32,6 +32,14 @@
 #define TILE_ROWS 8
 #endif
 
+// Cut off, with the last bit set to 1 if anything was lost: rounding this further is rounding
+// once. NaN and infinities stay.
+float float_rounded_to_odd(CF value)
+{
+    const float cut_off = convert_float_rtz(value);
+    return (CF)cut_off == value ? cut_off : as_float(as_uint(cut_off) | 1u);
+}
+
 // One digit of an index: where it leads in output and input.
 #define AXIS(k) \
     if (rank > k) { \

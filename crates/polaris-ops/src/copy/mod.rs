@@ -6,7 +6,7 @@ mod opencl;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 
-use polaris_core::{DType, Error as CoreError, bf16, f16};
+use polaris_core::{DType, Element, Error as CoreError, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
@@ -122,8 +122,8 @@ fn convert(value: f64, from: DType, to: DType) -> f64 {
     match to {
         DType::F64 => value,
         DType::F32 => f64::from(value as f32),
-        DType::F16 => f64::from(f16::from_f64(value)),
-        DType::BF16 => f64::from(bf16::from_f64(value)),
+        DType::F16 => f64::from(<f16 as Element>::from_f64(value)),
+        DType::BF16 => f64::from(<bf16 as Element>::from_f64(value)),
         DType::Bool => f64::from(u8::from(value != 0.0)),
         DType::I8 if from.is_float() => f64::from(value as i8),
         DType::U8 if from.is_float() => f64::from(value as u8),

@@ -106,6 +106,11 @@ fn conversion(from: DType, to: DType) -> String {
         DType::I32 => "int",
         DType::I64 => "long",
         DType::Bool => return "((v) != 0)".to_owned(),
+        // Half precisions of f32 are rounded once when they are stored. Other types go by way of a
+        // float that was rounded to odd: rounding twice to nearest may go wrong.
+        DType::F16 | DType::BF16 if !matches!(from, DType::F32 | DType::F16 | DType::BF16) => {
+            return "float_rounded_to_odd(v)".to_owned();
+        }
         DType::F32 | DType::F16 | DType::BF16 => return "convert_float(v)".to_owned(),
         DType::F64 => return "convert_double(v)".to_owned(),
     };

@@ -3,7 +3,7 @@
 //! combination of types and layouts.
 
 use half::slice::HalfFloatSliceExt;
-use polaris_core::{DType, bf16, f16};
+use polaris_core::{DType, Element, bf16, f16};
 
 /// Elements of a block: large enough to hide the cost of a call, small enough for the L1 cache.
 pub const BLOCK: usize = 512;
@@ -60,7 +60,7 @@ pub trait ComputeType: Copy + Default + Send + Sync + PartialOrd + 'static {
 }
 
 macro_rules! element_loops {
-    ($native:ident, $wide:ty, $from_wide:ident, |$v:ident| $to_bool:expr) => {
+    ($native:ident, |$v:ident| $to_bool:expr) => {
         const NATIVE: DType = DType::$native;
 
         #[inline(always)]
@@ -89,8 +89,8 @@ macro_rules! element_loops {
                 match dtype {
                     DType::F32 => *at.cast::<f32>() = self as f32,
                     DType::F64 => *at.cast::<f64>() = self as f64,
-                    DType::F16 => *at.cast::<f16>() = f16::$from_wide(self as $wide),
-                    DType::BF16 => *at.cast::<bf16>() = bf16::$from_wide(self as $wide),
+                    DType::F16 => *at.cast::<f16>() = <f16 as Element>::from_f64(self as f64),
+                    DType::BF16 => *at.cast::<bf16>() = <bf16 as Element>::from_f64(self as f64),
                     DType::I8 => *at.cast::<i8>() = self as i8,
                     DType::U8 => *at = self as u8,
                     DType::I32 => *at.cast::<i32>() = self as i32,
@@ -142,7 +142,7 @@ unsafe fn store_each<C: ComputeType>(source: &[C], at: *mut u8, dtype: DType) {
 }
 
 impl ComputeType for f32 {
-    element_loops!(F32, f32, from_f32, |v| v != 0.0);
+    element_loops!(F32, |v| v != 0.0);
 
     unsafe fn load_dense(at: *const u8, dtype: DType, target: &mut [Self]) {
         let len = target.len();
@@ -165,22 +165,32 @@ impl ComputeType for f32 {
     }
 
     unsafe fn store_dense(source: &[Self], at: *mut u8, dtype: DType) {
-        if dtype == DType::F16 {
+        match dtype {
+            DType::F16 => {
+                // SAFETY: by the caller's word. The conversion uses the processor's own.
+                unsafe { std::slice::from_raw_parts_mut(at.cast::<f16>(), source.len()) }
+                    .convert_from_f32_slice(source);
+            }
+            DType::BF16 => {
+                // SAFETY: by the caller's word.
+                let target =
+                    unsafe { std::slice::from_raw_parts_mut(at.cast::<bf16>(), source.len()) };
+                for (to, &value) in target.iter_mut().zip(source) {
+                    *to = bf16::from_f32(value);
+                }
+            }
             // SAFETY: by the caller's word.
-            let target = unsafe { std::slice::from_raw_parts_mut(at.cast::<f16>(), source.len()) };
-            return target.convert_from_f32_slice(source);
+            _ => unsafe { store_each(source, at, dtype) },
         }
-        // SAFETY: by the caller's word.
-        unsafe { store_each(source, at, dtype) }
     }
 }
 
 impl ComputeType for f64 {
-    element_loops!(F64, f64, from_f64, |v| v != 0.0);
+    element_loops!(F64, |v| v != 0.0);
 }
 
 impl ComputeType for i64 {
-    element_loops!(I64, f64, from_f64, |v| v != 0);
+    element_loops!(I64, |v| v != 0);
 }
 
 /// A row of an operand: where it starts and how far apart its elements are.

@@ -52,8 +52,8 @@ impl Fill {
         match buffer.dtype() {
             DType::F32 => f(buffer, &(self.value as f32)),
             DType::F64 => f(buffer, &self.value),
-            DType::F16 => f(buffer, &f16::from_f64(self.value)),
-            DType::BF16 => f(buffer, &bf16::from_f64(self.value)),
+            DType::F16 => f(buffer, &<f16 as Element>::from_f64(self.value)),
+            DType::BF16 => f(buffer, &<bf16 as Element>::from_f64(self.value)),
             DType::I8 => f(buffer, &(self.value as i8)),
             DType::U8 => f(buffer, &(self.value as u8)),
             DType::I32 => f(buffer, &(self.value as i32)),
@@ -147,8 +147,8 @@ impl Operation for Fill {
         let value = match output.dtype() {
             DType::F64 => self.value,
             DType::F32 => f64::from(self.value as f32),
-            DType::F16 => f64::from(f16::from_f64(self.value)),
-            DType::BF16 => f64::from(bf16::from_f64(self.value)),
+            DType::F16 => f64::from(<f16 as Element>::from_f64(self.value)),
+            DType::BF16 => f64::from(<bf16 as Element>::from_f64(self.value)),
             DType::I8 => f64::from(self.value as i8),
             DType::U8 => f64::from(self.value as u8),
             DType::I32 => f64::from(self.value as i32),

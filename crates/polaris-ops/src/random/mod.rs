@@ -12,7 +12,7 @@ mod philox;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 
-use polaris_core::{DType, Error as CoreError, Shape, bf16, f16};
+use polaris_core::{DType, Element, Error as CoreError, Shape, bf16, f16};
 use polaris_runtime::DeviceRef;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
@@ -180,8 +180,8 @@ impl Operation for Random {
                 }
             };
             match dtype {
-                DType::F16 => f64::from(f16::from_f64(exact)),
-                DType::BF16 => f64::from(bf16::from_f64(exact)),
+                DType::F16 => f64::from(<f16 as Element>::from_f64(exact)),
+                DType::BF16 => f64::from(<bf16 as Element>::from_f64(exact)),
                 DType::F32 => f64::from(exact as f32),
                 _ => exact,
             }

@@ -4,10 +4,11 @@
 // Each test binary uses only some of these.
 #![allow(dead_code)]
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use polaris_core::{DType, Element};
 use polaris_runtime::machine::Paths;
@@ -33,10 +34,15 @@ impl Deref for TestRuntime {
 
 /// All devices of the machine. Says so if OpenCL's part is left out, or fails where it must not.
 pub fn runtime() -> TestRuntime {
-    let folder = TempDir::new().unwrap();
-    let runtime = discover_in(folder.path(), Vec::new());
+    let runtime = any_runtime();
     opencl_devices(&runtime);
-    TestRuntime { runtime, _folder: folder }
+    runtime
+}
+
+/// A runtime for tests of the CPU, to which it is all the same what else there is.
+pub fn any_runtime() -> TestRuntime {
+    let folder = TempDir::new().unwrap();
+    TestRuntime { runtime: discover_in(folder.path(), Vec::new()), _folder: folder }
 }
 
 /// Discovery with cache and data below this folder.
@@ -58,6 +64,8 @@ pub fn opencl_devices(runtime: &Runtime) -> &[DeviceRef] {
     found
 }
 
+static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
 /// Says that (a part of) a test is left out for want of OpenCL, unless that is forbidden.
 pub fn skip(why: &str) {
     let required = std::env::var("POLARIS_REQUIRE").unwrap_or_default();
@@ -65,8 +73,12 @@ pub fn skip(why: &str) {
         !required.split(',').any(|name| name.trim() == "opencl"),
         "POLARIS_REQUIRE={required} and yet {why}"
     );
+    // The harness names each thread after its test; once per test is enough.
     let thread = std::thread::current();
-    eprintln!("SKIPPED: {}: {why}", thread.name().unwrap_or("a test"));
+    let test = thread.name().unwrap_or("a test");
+    if SAID.lock().unwrap().insert(test.to_owned()) {
+        eprintln!("SKIPPED: {test}: {why}");
+    }
 }
 
 /// Values whose bytes differ from neighbour to neighbour and run through all patterns, NaNs too.
