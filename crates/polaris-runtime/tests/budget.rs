@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use common::{discover_in, options_in, runtime};
 use polaris_core::DType;
 use polaris_runtime::{
@@ -231,6 +233,28 @@ fn threads_that_allocate_and_free_leave_nothing_behind() {
         device.allocator().trim();
         assert_eq!(use_of(device), MemoryUse { used: 0, cached: 0, ..memory });
         bytes(device, 2 * MIB).unwrap();
+    });
+}
+
+#[test]
+fn two_threads_never_both_get_the_last_room() {
+    on_every_limited_device(1 << 16, |device| {
+        let holders = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let Ok(all) = bytes(device, 1 << 16) else { continue };
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        drop(all);
+                        // So that the next one comes from the driver, which takes its time.
+                        device.allocator().trim();
+                    }
+                });
+            }
+        });
+        assert_eq!((use_of(device).used, use_of(device).peak), (0, 1 << 16));
     });
 }
 

@@ -142,6 +142,8 @@ fn an_event_holds_back_even_quick_work() {
     for device in opencl_devices(&runtime) {
         let (a, b) = (new_queue(device), new_queue(device));
         let (x, y) = (ints(device, &a, 1), ints(device, &b, 1));
+        // Once before: drivers finish compiling at a kernel's first launch.
+        enqueue_add(&b, &y, &y, 0).wait().unwrap();
         x.fill(0i32).unwrap();
         enqueue_slow(&a, &x);
         let event = a.record().unwrap();

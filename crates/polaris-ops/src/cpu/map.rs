@@ -59,6 +59,12 @@ pub fn map_blocks<C: ComputeType>(
             let count = BLOCK.min(length - first);
             let at = space.row(row_index);
             let [s0, s1, s2] = &mut scratch;
+            if stream {
+                // Reading the next block overlaps with writing this one.
+                for i in 0..arity {
+                    row(i + 1, ins[i].get(), inputs[i], at).prefetch(first + BLOCK, BLOCK);
+                }
+            }
             let target = row(0, out.get(), output, at);
             // SAFETY: the rows lie inside their buffers, which are registered as read and written
             // by this operation; chunks write disjoint elements; and a result goes to the output

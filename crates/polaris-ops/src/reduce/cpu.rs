@@ -12,8 +12,10 @@ use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
-/// Blocks of one output that form a segment: 64 Ki elements.
-const SEGMENT_BLOCKS: usize = 128;
+/// Elements that are folded at once where they need not be copied into a block first.
+const PIECE: usize = 8 * 1024;
+/// Elements of one output that form a segment.
+const SEGMENT: usize = 64 * 1024;
 /// Rows of one segment when columns are reduced side by side.
 const SEGMENT_ROWS: usize = 1024;
 
@@ -78,13 +80,14 @@ impl Job<'_> {
         };
         let outputs = self.spaces.kept.elements();
         let by_columns = self.goes_by_columns();
-        let segments = if by_columns { self.column_segments() } else { self.row_segments() };
+        let piece = if self.rows_are_dense::<C>() { PIECE } else { BLOCK };
+        let segments = if by_columns { self.column_segments() } else { self.row_segments(piece) };
         let work = |range: std::ops::Range<usize>, states: &mut [F::State], segment: usize| {
             if by_columns {
                 memory.columns::<C, F>(&fold, range, segment, segments, states);
             } else {
                 for (output, state) in range.zip(states) {
-                    *state = memory.row::<C, F>(&fold, output, segment, segments);
+                    *state = memory.row::<C, F>(&fold, output, piece, segment, segments);
                 }
             }
         };
@@ -136,26 +139,31 @@ impl Job<'_> {
         }
     }
 
-    fn row_segments(&self) -> usize {
-        let blocks = self.row_blocks();
+    fn row_segments(&self, piece: usize) -> usize {
         let few_outputs = self.spaces.kept.elements() < 64;
-        if few_outputs { blocks.div_ceil(SEGMENT_BLOCKS).max(1) } else { 1 }
+        if few_outputs { (self.pieces(piece) * piece).div_ceil(SEGMENT).max(1) } else { 1 }
     }
 
-    /// Blocks of all rows of one output.
-    fn row_blocks(&self) -> usize {
+    /// Whether the elements of one output can be used where they are.
+    fn rows_are_dense<C: ComputeType>(&self) -> bool {
+        self.spaces.reduced.inner().1 == [1] && self.input.dtype() == C::NATIVE
+    }
+
+    /// Pieces of all rows of one output.
+    fn pieces(&self, piece: usize) -> usize {
         let (length, _) = self.spaces.reduced.inner();
         let rows = self.spaces.reduced.elements() / length.max(1);
-        rows * length.div_ceil(BLOCK)
+        rows * length.div_ceil(piece)
     }
 }
 
 impl Memory<'_> {
-    /// Reduces one segment of one output's elements.
+    /// Reduces one segment of one output's elements, piece by piece.
     fn row<C: ComputeType, F: Fold<C>>(
         &self,
         fold: &F,
         output: usize,
+        piece: usize,
         segment: usize,
         segments: usize,
     ) -> F::State {
@@ -163,20 +171,26 @@ impl Memory<'_> {
         let dtype = self.job.input.dtype();
         let base = kept.point(output)[1];
         let (length, [stride]) = reduced.inner();
-        let per_row = length.div_ceil(BLOCK).max(1);
-        let blocks = self.job.row_blocks();
-        let each = blocks.div_ceil(segments);
+        let per_row = length.div_ceil(piece).max(1);
+        let pieces = self.job.pieces(piece);
+        let each = pieces.div_ceil(segments);
         let mut scratch = [C::default(); BLOCK];
         let mut state = fold.start();
-        for block in segment * each..blocks.min((segment + 1) * each) {
-            let (row, first) = (block / per_row, block % per_row * BLOCK);
-            let count = BLOCK.min(length - first);
+        for number in segment * each..pieces.min((segment + 1) * each) {
+            let (row, first) = (number / per_row, number % per_row * piece);
+            let count = piece.min(length - first);
             let start = base + reduced.row(row)[0];
             // SAFETY: the layouts were checked against their buffers, which are registered as
-            // read and written by this operation.
+            // read and written by this operation. A piece longer than the scratch block is dense
+            // and of the compute type.
             let values = unsafe {
                 let start = self.input.get().add(start * dtype.size());
-                Row { start, dtype, stride }.load(first, &mut scratch[..count])
+                let row = Row { start, dtype, stride };
+                if row.is_direct::<C>() {
+                    std::slice::from_raw_parts(start.cast::<C>().add(first), count)
+                } else {
+                    row.load(first, &mut scratch[..count])
+                }
             };
             fold.block(self.job.cpu.simd(), &mut state, values, (row * length + first) as u64);
         }
