@@ -2,10 +2,11 @@
 
 use polaris_core::Collapsed;
 use polaris_runtime::HostOperands;
-use polaris_runtime::cpu::{CpuDevice, SimdLevel};
+use polaris_runtime::cpu::CpuDevice;
 
 use crate::cpu::blocks::Compute;
-use crate::cpu::map::{BlockFunction, SendPointer, map_blocks};
+use crate::cpu::map::{SendPointer, map_blocks};
+use crate::elementwise::same;
 use crate::{Array, Result};
 
 /// Side of a tile of a transposition: 32 x 32 elements of up to eight bytes, in and out, fit the
@@ -25,15 +26,10 @@ pub fn run(cpu: &CpuDevice, input: &Array, output: &Array) -> Result<()> {
         };
     }
     match Compute::of(input.dtype()) {
-        Compute::F32 => map_blocks::<f32>("copy", same(), cpu, &[input], output),
-        Compute::F64 => map_blocks::<f64>("copy", same(), cpu, &[input], output),
-        Compute::I64 => map_blocks::<i64>("copy", same(), cpu, &[input], output),
+        Compute::F32 => map_blocks::<f32>("copy", &same(), cpu, &[input], output),
+        Compute::F64 => map_blocks::<f64>("copy", &same(), cpu, &[input], output),
+        Compute::I64 => map_blocks::<i64>("copy", &same(), cpu, &[input], output),
     }
-}
-
-/// Loading and storing do the conversion; in between nothing happens.
-fn same<C: Copy>() -> BlockFunction<C> {
-    |_: SimdLevel, arguments: [&[C]; 3], result: &mut [C]| result.copy_from_slice(arguments[0])
 }
 
 /// Moves elements of one size, whatever they mean.

@@ -8,6 +8,9 @@ use polaris_core::{DType, Element, bf16, f16};
 /// Elements of a block: large enough to hide the cost of a call, small enough for the L1 cache.
 pub const BLOCK: usize = 512;
 
+/// Elements that are worked on at once where none of them is copied into a block.
+pub const LONG_BLOCK: usize = 16 * BLOCK;
+
 /// The type in which a computation is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compute {
@@ -203,21 +206,27 @@ pub struct Row {
 }
 
 impl Row {
-    /// The elements from `first` as a dense slice: the operand's own memory where it is dense and
-    /// of the compute type, otherwise copied into `scratch`.
+    /// `count` elements from `first` on as a dense slice: the operand's own memory if the row is
+    /// direct, otherwise copied into `scratch`, which must have room for them.
     ///
     /// # Safety
-    /// The row must be valid for reading `scratch.len()` elements from `first`, and nobody may
-    /// write them while the result is used.
-    pub unsafe fn load<'a, C: ComputeType>(&self, first: usize, scratch: &'a mut [C]) -> &'a [C] {
+    /// The row must be valid for reading those elements, and nobody may write them while the
+    /// result is used.
+    pub unsafe fn load<'a, C: ComputeType>(
+        &self,
+        first: usize,
+        count: usize,
+        scratch: &'a mut [C],
+    ) -> &'a [C] {
         let size = self.dtype.size();
         // SAFETY: by the caller's word.
         unsafe {
             let at = self.start.add(first * self.stride * size);
+            if self.is_direct::<C>() {
+                return std::slice::from_raw_parts(at.cast(), count);
+            }
+            let scratch = &mut scratch[..count];
             match self.stride {
-                1 if self.dtype == C::NATIVE => {
-                    return std::slice::from_raw_parts(at.cast(), scratch.len());
-                }
                 1 => C::load_dense(at, self.dtype, scratch),
                 0 => scratch.fill(C::load_one(at, self.dtype)),
                 stride => {
@@ -226,28 +235,8 @@ impl Row {
                     }
                 }
             }
+            scratch
         }
-        scratch
-    }
-
-    /// Asks for the elements from `first` on to be brought near, while other work goes on. Only a
-    /// hint: the row need not reach that far.
-    pub fn prefetch(&self, first: usize, count: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if self.stride == 1 {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let size = self.dtype.size();
-            for offset in (0..count * size).step_by(LINE) {
-                // SAFETY: prefetching never faults, wherever the address leads.
-                unsafe {
-                    _mm_prefetch::<_MM_HINT_T0>(
-                        self.start.wrapping_add(first * size + offset).cast(),
-                    )
-                };
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (first, count);
     }
 
     /// Whether `load` returns the operand's own memory.
@@ -255,17 +244,16 @@ impl Row {
         self.stride == 1 && self.dtype == C::NATIVE
     }
 
-    /// Stores a block from `first` on. With `stream`, past the caches.
+    /// Stores a block from `first` on.
     ///
     /// # Safety
     /// The row must be valid for writing `values.len()` elements from `first`.
-    pub unsafe fn store<C: ComputeType>(&self, first: usize, values: &[C], stream: bool) {
+    pub unsafe fn store<C: ComputeType>(&self, first: usize, values: &[C]) {
         let size = self.dtype.size();
         // SAFETY: by the caller's word.
         unsafe {
             let at = self.start.add(first * self.stride * size);
             match self.stride {
-                1 if stream && self.dtype == C::NATIVE => stream_copy(values, at),
                 1 if self.dtype == C::NATIVE => {
                     std::ptr::copy_nonoverlapping(values.as_ptr(), at.cast::<C>(), values.len());
                 }
@@ -280,44 +268,36 @@ impl Row {
     }
 }
 
-/// Copies past the caches: a result larger than them need not first be read into them, which
-/// saves a quarter of the traffic of an addition.
+/// A cache line.
+pub const LINE: usize = 64;
+
+/// Elements that are streamed at a time: whole cache lines of every compute type.
+pub const STREAMED: usize = 16;
+
+/// Writes past the caches: a result larger than them need not first be read into them, which
+/// saves a quarter of the traffic of an addition. The wider the stores, the better: a whole line
+/// at once leaves the processor without delay.
 ///
 /// # Safety
-/// `at` must be valid for writing all values.
-unsafe fn stream_copy<C: ComputeType>(values: &[C], at: *mut u8) {
-    let bytes = size_of_val(values);
-    let from = values.as_ptr().cast::<u8>();
-    // Whole cache lines are streamed; what is left at both ends is copied.
-    let head = at.align_offset(LINE).min(bytes);
-    let body = (bytes - head) / LINE * LINE;
-    let done = head + body;
-    // SAFETY: by the caller's word; the streamed part is aligned to lines and made of whole ones.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, at, head);
-        stream_lines(from.add(head), at.add(head), body);
-        std::ptr::copy_nonoverlapping(from.add(done), at.add(done), bytes - done);
-    }
-}
-
-/// A cache line.
-const LINE: usize = 64;
-
-/// # Safety
-/// Both must be valid for `bytes`, which is a multiple of a line, and `at` aligned to one. The
-/// caller has AVX-512 if the function was compiled for it.
+/// `at` must be valid for writing and aligned to a line, and the processor must have vectors of
+/// that many bytes.
 #[inline(always)]
-unsafe fn stream_lines(from: *const u8, at: *mut u8, bytes: usize) {
+pub unsafe fn stream<C: ComputeType, const VECTOR_BYTES: usize>(
+    values: &[C; STREAMED],
+    at: *mut C,
+) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        for line in (0..bytes).step_by(LINE) {
-            for part in 0..LINE / 16 {
-                let offset = line + part * 16;
-                // SAFETY: by the caller's word; SSE2 is part of x86-64.
-                unsafe {
-                    let vector = _mm_loadu_si128(from.add(offset).cast::<__m128i>());
-                    _mm_stream_si128(at.add(offset).cast::<__m128i>(), vector);
+        use std::arch::x86_64::*;
+        for offset in (0..size_of_val(values)).step_by(VECTOR_BYTES) {
+            // SAFETY: by the caller's word; SSE2 is part of x86-64.
+            unsafe {
+                let from = values.as_ptr().byte_add(offset);
+                let to = at.byte_add(offset);
+                match VECTOR_BYTES {
+                    64 => _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())),
+                    32 => _mm256_stream_si256(to.cast(), _mm256_loadu_si256(from.cast())),
+                    _ => _mm_stream_si128(to.cast(), _mm_loadu_si128(from.cast())),
                 }
             }
         }
@@ -325,7 +305,7 @@ unsafe fn stream_lines(from: *const u8, at: *mut u8, bytes: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: by the caller's word.
     unsafe {
-        std::ptr::copy_nonoverlapping(from, at, bytes);
+        std::ptr::copy_nonoverlapping(values.as_ptr(), at, STREAMED);
     }
 }
 

@@ -4,11 +4,17 @@ use polaris_core::Collapsed;
 use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 use polaris_runtime::{Device, HostOperands};
 
-use crate::cpu::blocks::{BLOCK, ComputeType, Row, end_streaming};
+use crate::cpu::blocks::{BLOCK, ComputeType, LINE, LONG_BLOCK, Row, end_streaming};
 use crate::{Array, Result};
 
-/// A function on dense blocks of equal length. Unused arguments are empty.
-pub type BlockFunction<C> = fn(SimdLevel, [&[C]; 3], &mut [C]);
+/// A function on dense blocks of equal length, in two forms. Unused arguments are empty.
+pub struct BlockFunction<C> {
+    /// Writes the results.
+    pub plain: fn(SimdLevel, [&[C]; 3], &mut [C]),
+    /// Writes the results past the caches, to memory aligned to a cache line that nobody else
+    /// looks at.
+    pub streamed: fn(SimdLevel, [&[C]; 3], SendPointer),
+}
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
@@ -17,7 +23,7 @@ const GRAIN: usize = 16 * 1024;
 /// block. The output may be of any type: blocks are converted when they are stored.
 pub fn map_blocks<C: ComputeType>(
     op: &'static str,
-    block: BlockFunction<C>,
+    block: &BlockFunction<C>,
     cpu: &CpuDevice,
     inputs: &[&Array],
     output: &Array,
@@ -49,22 +55,22 @@ pub fn map_blocks<C: ComputeType>(
     let aliased = buffers[..arity].iter().any(|buffer| buffer.shares_memory_with(output.buffer()));
     let bytes = output.elements() * output.dtype().size();
     let stream = bytes as u64 >= streaming_threshold(cpu);
-    let blocks_per_row = length.div_ceil(BLOCK);
-    let grain = (GRAIN / length.min(BLOCK)).max(1);
+    let is_direct =
+        |operand: usize, array: &Array| strides[operand] == 1 && array.dtype() == C::NATIVE;
+    let to_output = is_direct(0, output) && !aliased;
+    let all_direct =
+        to_output && inputs.iter().enumerate().all(|(i, input)| is_direct(i + 1, input));
+    let block_length = if all_direct { LONG_BLOCK } else { BLOCK };
+    let blocks_per_row = length.div_ceil(block_length);
+    let grain = (GRAIN / length.min(block_length)).max(1);
     cpu.pool().for_chunks(rows * blocks_per_row, grain, |chunk| {
         let mut scratch = [[C::default(); BLOCK]; 3];
         let mut result = [C::default(); BLOCK];
         for item in chunk {
-            let (row_index, first) = (item / blocks_per_row, item % blocks_per_row * BLOCK);
-            let count = BLOCK.min(length - first);
+            let (row_index, first) = (item / blocks_per_row, item % blocks_per_row * block_length);
+            let count = block_length.min(length - first);
             let at = space.row(row_index);
             let [s0, s1, s2] = &mut scratch;
-            if stream {
-                // Reading the next block overlaps with writing this one.
-                for i in 0..arity {
-                    row(i + 1, ins[i].get(), inputs[i], at).prefetch(first + BLOCK, BLOCK);
-                }
-            }
             let target = row(0, out.get(), output, at);
             // SAFETY: the rows lie inside their buffers, which are registered as read and written
             // by this operation; chunks write disjoint elements; and a result goes to the output
@@ -75,16 +81,22 @@ pub fn map_blocks<C: ComputeType>(
                         return &[];
                     }
                     let loaded =
-                        row(i + 1, ins[i].get(), inputs[i], at).load(first, &mut scratch[..count]);
+                        row(i + 1, ins[i].get(), inputs[i], at).load(first, count, scratch);
                     std::slice::from_raw_parts(loaded.as_ptr(), count)
                 };
                 let arguments = [load(0, s0), load(1, s1), load(2, s2)];
-                if target.is_direct::<C>() && !aliased && !stream {
-                    let start = target.start.cast::<C>().add(first);
-                    block(cpu.simd(), arguments, std::slice::from_raw_parts_mut(start, count));
+                let start = target.start.cast::<C>().wrapping_add(first);
+                if !to_output {
+                    (block.plain)(cpu.simd(), arguments, &mut result[..count]);
+                    target.store(first, &result[..count]);
+                } else if stream && start.addr().is_multiple_of(LINE) {
+                    (block.streamed)(cpu.simd(), arguments, SendPointer(start.cast()));
                 } else {
-                    block(cpu.simd(), arguments, &mut result[..count]);
-                    target.store(first, &result[..count], stream);
+                    (block.plain)(
+                        cpu.simd(),
+                        arguments,
+                        std::slice::from_raw_parts_mut(start, count),
+                    );
                 }
             }
         }

@@ -1,24 +1,25 @@
 //! One body, compiled for each instruction set, chosen at run time.
 
 /// Defines `fn $name(level, args...)` whose body is compiled once for each instruction set. The
-/// body and everything it calls must inline for the wider instructions to reach it.
+/// body and everything it calls must inline for the wider instructions to reach it. Inside,
+/// `VECTOR_BYTES` is the width of a vector register.
 macro_rules! multiversion {
     ($(#[$meta:meta])* fn $name:ident <$($g:ident $(: $b:path)?),*> ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
         fn $name<$($g $(: $b)?),*>(level: polaris_runtime::cpu::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
-            fn body<$($g $(: $b)?),*>($($arg: $ty),*) $(-> $ret)? $body
+            fn body<$($g $(: $b)?,)* const VECTOR_BYTES: usize>($($arg: $ty),*) $(-> $ret)? $body
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi2")]
             fn avx2<$($g $(: $b)?),*>($($arg: $ty),*) $(-> $ret)? {
-                body::<$($g),*>($($arg),*)
+                body::<$($g,)* 32>($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi2")]
             fn avx512<$($g $(: $b)?),*>($($arg: $ty),*) $(-> $ret)? {
-                body::<$($g),*>($($arg),*)
+                body::<$($g,)* 64>($($arg),*)
             }
 
             match level {
@@ -28,7 +29,7 @@ macro_rules! multiversion {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
                 polaris_runtime::cpu::SimdLevel::Avx2 => unsafe { avx2::<$($g),*>($($arg),*) },
-                _ => body::<$($g),*>($($arg),*),
+                _ => body::<$($g,)* 16>($($arg),*),
             }
         }
     };

@@ -1,8 +1,8 @@
 //! The functions' loops on the CPU: one over dense blocks for each function and compute type.
 
 use super::{Binary, Function, Ternary, Unary};
-use crate::cpu::blocks::ComputeType;
-use crate::cpu::map::BlockFunction;
+use crate::cpu::blocks::{ComputeType, STREAMED, stream};
+use crate::cpu::map::{BlockFunction, SendPointer};
 use crate::cpu::math::Real;
 use crate::cpu::simd::multiversion;
 
@@ -11,32 +11,90 @@ trait Apply<C> {
     fn apply(a: C, b: C, c: C) -> C;
 }
 
+/// Which of three arguments are there.
+trait Arity {
+    const COUNT: usize;
+}
+
+struct One;
+struct Two;
+struct Three;
+
+impl Arity for One {
+    const COUNT: usize = 1;
+}
+
+impl Arity for Two {
+    const COUNT: usize = 2;
+}
+
+impl Arity for Three {
+    const COUNT: usize = 3;
+}
+
+/// A stretch of the arguments; those that are not there yield zeros and cost nothing.
+struct Arguments<'a, C, N> {
+    slices: [&'a [C]; 3],
+    arity: std::marker::PhantomData<N>,
+}
+
+impl<'a, C: ComputeType, N: Arity> Arguments<'a, C, N> {
+    /// Some elements of each argument. Cutting them here lets the compiler see that no index of
+    /// the loop that follows is out of bounds.
+    #[inline(always)]
+    fn new(slices: [&'a [C]; 3], first: usize, length: usize) -> Self {
+        let cut = |i: usize| if i < N::COUNT { &slices[i][first..][..length] } else { &[][..] };
+        Self { slices: [cut(0), cut(1), cut(2)], arity: std::marker::PhantomData }
+    }
+
+    #[inline(always)]
+    fn apply<F: Apply<C>>(&self, i: usize) -> C {
+        let argument = |n: usize| if n < N::COUNT { self.slices[n][i] } else { C::default() };
+        F::apply(argument(0), argument(1), argument(2))
+    }
+}
+
 multiversion! {
-    fn one<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
-        let a = &arguments[0][..result.len()];
-        for i in 0..result.len() {
-            result[i] = F::apply(a[i], C::default(), C::default());
+    fn plain<C: ComputeType, F: Apply<C>, N: Arity>(arguments: [&[C]; 3], result: &mut [C]) {
+        let arguments = Arguments::<C, N>::new(arguments, 0, result.len());
+        for (i, result) in result.iter_mut().enumerate() {
+            *result = arguments.apply::<F>(i);
         }
     }
 }
 
 multiversion! {
-    fn two<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
-        let (a, b) = (&arguments[0][..result.len()], &arguments[1][..result.len()]);
-        for i in 0..result.len() {
-            result[i] = F::apply(a[i], b[i], C::default());
+    fn streamed<C: ComputeType, F: Apply<C>, N: Arity>(arguments: [&[C]; 3], target: SendPointer) {
+        let length = arguments[0].len();
+        let target = target.get().cast::<C>();
+        let whole = length / STREAMED * STREAMED;
+        for at in (0..whole).step_by(STREAMED) {
+            let arguments = Arguments::<C, N>::new(arguments, at, STREAMED);
+            let mut values = [C::default(); STREAMED];
+            for (i, value) in values.iter_mut().enumerate() {
+                *value = arguments.apply::<F>(i);
+            }
+            // SAFETY: the caller gives aligned memory for as many results as there are arguments.
+            unsafe { stream::<C, VECTOR_BYTES>(&values, target.add(at)) };
+        }
+        let rest = Arguments::<C, N>::new(arguments, whole, length - whole);
+        for i in 0..length - whole {
+            // SAFETY: as above.
+            unsafe { *target.add(whole + i) = rest.apply::<F>(i) };
         }
     }
 }
 
-multiversion! {
-    fn three<C: ComputeType, F: Apply<C>>(arguments: [&[C]; 3], result: &mut [C]) {
-        let n = result.len();
-        let (a, b, c) = (&arguments[0][..n], &arguments[1][..n], &arguments[2][..n]);
-        for i in 0..n {
-            result[i] = F::apply(a[i], b[i], c[i]);
-        }
-    }
+fn one<C: ComputeType, F: Apply<C>>() -> BlockFunction<C> {
+    BlockFunction { plain: plain::<C, F, One>, streamed: streamed::<C, F, One> }
+}
+
+fn two<C: ComputeType, F: Apply<C>>() -> BlockFunction<C> {
+    BlockFunction { plain: plain::<C, F, Two>, streamed: streamed::<C, F, Two> }
+}
+
+fn three<C: ComputeType, F: Apply<C>>() -> BlockFunction<C> {
+    BlockFunction { plain: plain::<C, F, Three>, streamed: streamed::<C, F, Three> }
 }
 
 /// A function of floating-point numbers.
@@ -72,6 +130,20 @@ fn sigmoid<C: Real>(x: C) -> C {
 
 fn truth<C: Real>(value: bool) -> C {
     C::of(f64::from(u8::from(value)))
+}
+
+struct Same;
+
+impl<C> Apply<C> for Same {
+    #[inline(always)]
+    fn apply(a: C, _b: C, _c: C) -> C {
+        a
+    }
+}
+
+/// Nothing: loading and storing do the work of a conversion.
+pub fn same<C: ComputeType>() -> BlockFunction<C> {
+    one::<C, Same>()
 }
 
 real!(Neg, |a, _b, _c| -a);
@@ -170,51 +242,51 @@ whole!(Clamp, |a, b, c| if a < b {
 pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
     match function {
         Function::Unary(unary) => match unary {
-            Unary::Neg => one::<C, Neg>,
-            Unary::Abs => one::<C, Abs>,
-            Unary::Sign => one::<C, Sign>,
-            Unary::Square => one::<C, Square>,
-            Unary::Relu => one::<C, Relu>,
-            Unary::Sqrt => one::<C, Sqrt>,
-            Unary::Rsqrt => one::<C, Rsqrt>,
-            Unary::Reciprocal => one::<C, Reciprocal>,
-            Unary::Exp => one::<C, Exp>,
-            Unary::Log => one::<C, Log>,
-            Unary::Sin => one::<C, Sin>,
-            Unary::Cos => one::<C, Cos>,
-            Unary::Tanh => one::<C, Tanh>,
-            Unary::Erf => one::<C, Erf>,
-            Unary::Sigmoid => one::<C, Sigmoid>,
-            Unary::Silu => one::<C, Silu>,
-            Unary::GeluErf => one::<C, GeluErf>,
-            Unary::GeluTanh => one::<C, GeluTanh>,
-            Unary::Floor => one::<C, Floor>,
-            Unary::Ceil => one::<C, Ceil>,
-            Unary::Round => one::<C, Round>,
-            Unary::Not => one::<C, Not>,
+            Unary::Neg => one::<C, Neg>(),
+            Unary::Abs => one::<C, Abs>(),
+            Unary::Sign => one::<C, Sign>(),
+            Unary::Square => one::<C, Square>(),
+            Unary::Relu => one::<C, Relu>(),
+            Unary::Sqrt => one::<C, Sqrt>(),
+            Unary::Rsqrt => one::<C, Rsqrt>(),
+            Unary::Reciprocal => one::<C, Reciprocal>(),
+            Unary::Exp => one::<C, Exp>(),
+            Unary::Log => one::<C, Log>(),
+            Unary::Sin => one::<C, Sin>(),
+            Unary::Cos => one::<C, Cos>(),
+            Unary::Tanh => one::<C, Tanh>(),
+            Unary::Erf => one::<C, Erf>(),
+            Unary::Sigmoid => one::<C, Sigmoid>(),
+            Unary::Silu => one::<C, Silu>(),
+            Unary::GeluErf => one::<C, GeluErf>(),
+            Unary::GeluTanh => one::<C, GeluTanh>(),
+            Unary::Floor => one::<C, Floor>(),
+            Unary::Ceil => one::<C, Ceil>(),
+            Unary::Round => one::<C, Round>(),
+            Unary::Not => one::<C, Not>(),
         },
         Function::Binary(binary) => match binary {
-            Binary::Add => two::<C, Sum>,
-            Binary::Sub => two::<C, Difference>,
-            Binary::Mul => two::<C, Product>,
-            Binary::Div => two::<C, Quotient>,
-            Binary::Pow => two::<C, Pow>,
-            Binary::Maximum => two::<C, Maximum>,
-            Binary::Minimum => two::<C, Minimum>,
-            Binary::Equal => two::<C, Equal>,
-            Binary::NotEqual => two::<C, NotEqual>,
-            Binary::Less => two::<C, Less>,
-            Binary::LessEqual => two::<C, LessEqual>,
-            Binary::Greater => two::<C, Greater>,
-            Binary::GreaterEqual => two::<C, GreaterEqual>,
+            Binary::Add => two::<C, Sum>(),
+            Binary::Sub => two::<C, Difference>(),
+            Binary::Mul => two::<C, Product>(),
+            Binary::Div => two::<C, Quotient>(),
+            Binary::Pow => two::<C, Pow>(),
+            Binary::Maximum => two::<C, Maximum>(),
+            Binary::Minimum => two::<C, Minimum>(),
+            Binary::Equal => two::<C, Equal>(),
+            Binary::NotEqual => two::<C, NotEqual>(),
+            Binary::Less => two::<C, Less>(),
+            Binary::LessEqual => two::<C, LessEqual>(),
+            Binary::Greater => two::<C, Greater>(),
+            Binary::GreaterEqual => two::<C, GreaterEqual>(),
             Binary::And | Binary::Or | Binary::Xor => {
                 unreachable!("logic should be checked to be on bool")
             }
         },
         Function::Ternary(ternary) => match ternary {
-            Ternary::Where => three::<C, Where>,
-            Ternary::MulAdd => three::<C, MulAdd>,
-            Ternary::Clamp => three::<C, Clamp>,
+            Ternary::Where => three::<C, Where>(),
+            Ternary::MulAdd => three::<C, MulAdd>(),
+            Ternary::Clamp => three::<C, Clamp>(),
         },
     }
 }
@@ -223,36 +295,36 @@ pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
 pub fn integer(function: Function) -> BlockFunction<i64> {
     match function {
         Function::Unary(unary) => match unary {
-            Unary::Neg => one::<i64, Neg>,
-            Unary::Abs => one::<i64, Abs>,
-            Unary::Sign => one::<i64, Sign>,
-            Unary::Square => one::<i64, Square>,
-            Unary::Relu => one::<i64, Relu>,
-            Unary::Not => one::<i64, Not>,
+            Unary::Neg => one::<i64, Neg>(),
+            Unary::Abs => one::<i64, Abs>(),
+            Unary::Sign => one::<i64, Sign>(),
+            Unary::Square => one::<i64, Square>(),
+            Unary::Relu => one::<i64, Relu>(),
+            Unary::Not => one::<i64, Not>(),
             _ => unreachable!("{} should be checked to be on floats", unary.name()),
         },
         Function::Binary(binary) => match binary {
-            Binary::Add => two::<i64, Sum>,
-            Binary::Sub => two::<i64, Difference>,
-            Binary::Mul => two::<i64, Product>,
-            Binary::Div => two::<i64, Quotient>,
-            Binary::Maximum => two::<i64, Maximum>,
-            Binary::Minimum => two::<i64, Minimum>,
-            Binary::Equal => two::<i64, Equal>,
-            Binary::NotEqual => two::<i64, NotEqual>,
-            Binary::Less => two::<i64, Less>,
-            Binary::LessEqual => two::<i64, LessEqual>,
-            Binary::Greater => two::<i64, Greater>,
-            Binary::GreaterEqual => two::<i64, GreaterEqual>,
-            Binary::And => two::<i64, And>,
-            Binary::Or => two::<i64, Or>,
-            Binary::Xor => two::<i64, Xor>,
+            Binary::Add => two::<i64, Sum>(),
+            Binary::Sub => two::<i64, Difference>(),
+            Binary::Mul => two::<i64, Product>(),
+            Binary::Div => two::<i64, Quotient>(),
+            Binary::Maximum => two::<i64, Maximum>(),
+            Binary::Minimum => two::<i64, Minimum>(),
+            Binary::Equal => two::<i64, Equal>(),
+            Binary::NotEqual => two::<i64, NotEqual>(),
+            Binary::Less => two::<i64, Less>(),
+            Binary::LessEqual => two::<i64, LessEqual>(),
+            Binary::Greater => two::<i64, Greater>(),
+            Binary::GreaterEqual => two::<i64, GreaterEqual>(),
+            Binary::And => two::<i64, And>(),
+            Binary::Or => two::<i64, Or>(),
+            Binary::Xor => two::<i64, Xor>(),
             Binary::Pow => unreachable!("pow should be checked to be on floats"),
         },
         Function::Ternary(ternary) => match ternary {
-            Ternary::Where => three::<i64, Where>,
-            Ternary::MulAdd => three::<i64, MulAdd>,
-            Ternary::Clamp => three::<i64, Clamp>,
+            Ternary::Where => three::<i64, Where>(),
+            Ternary::MulAdd => three::<i64, MulAdd>(),
+            Ternary::Clamp => three::<i64, Clamp>(),
         },
     }
 }

@@ -6,6 +6,7 @@ mod function;
 mod opencl;
 mod reference;
 
+pub(crate) use cpu_functions::same;
 pub use function::{Binary, Function, Ternary, Unary};
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;

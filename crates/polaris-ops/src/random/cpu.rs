@@ -74,7 +74,7 @@ fn generate<C: ComputeType>(
             // chunks write disjoint elements.
             unsafe {
                 let start = start.get().add(at * dtype.size());
-                Row { start, dtype, stride }.store(first, &values[..count], false);
+                Row { start, dtype, stride }.store(first, &values[..count]);
             }
         }
     });

@@ -6,14 +6,12 @@ use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 use super::cpu_folds::{ArgMax, Extreme, Fold, Sum};
 use super::{Reduce, Reduction, Spaces};
-use crate::cpu::blocks::{BLOCK, Compute, ComputeType, Row};
+use crate::cpu::blocks::{BLOCK, Compute, ComputeType, LONG_BLOCK, Row};
 use crate::cpu::map::SendPointer;
 use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
-/// Elements that are folded at once where they need not be copied into a block first.
-const PIECE: usize = 8 * 1024;
 /// Elements of one output that form a segment.
 const SEGMENT: usize = 64 * 1024;
 /// Rows of one segment when columns are reduced side by side.
@@ -80,7 +78,7 @@ impl Job<'_> {
         };
         let outputs = self.spaces.kept.elements();
         let by_columns = self.goes_by_columns();
-        let piece = if self.rows_are_dense::<C>() { PIECE } else { BLOCK };
+        let piece = if self.rows_are_dense::<C>() { LONG_BLOCK } else { BLOCK };
         let segments = if by_columns { self.column_segments() } else { self.row_segments(piece) };
         let work = |range: std::ops::Range<usize>, states: &mut [F::State], segment: usize| {
             if by_columns {
@@ -181,16 +179,10 @@ impl Memory<'_> {
             let count = piece.min(length - first);
             let start = base + reduced.row(row)[0];
             // SAFETY: the layouts were checked against their buffers, which are registered as
-            // read and written by this operation. A piece longer than the scratch block is dense
-            // and of the compute type.
+            // read and written by this operation.
             let values = unsafe {
                 let start = self.input.get().add(start * dtype.size());
-                let row = Row { start, dtype, stride };
-                if row.is_direct::<C>() {
-                    std::slice::from_raw_parts(start.cast::<C>().add(first), count)
-                } else {
-                    row.load(first, &mut scratch[..count])
-                }
+                Row { start, dtype, stride }.load(first, count, &mut scratch)
             };
             fold.block(self.job.cpu.simd(), &mut state, values, (row * length + first) as u64);
         }
@@ -223,7 +215,7 @@ impl Memory<'_> {
                 // SAFETY: as for `row`.
                 let values = unsafe {
                     let start = self.input.get().add((base + reduced.point(row)[0]) * dtype.size());
-                    Row { start, dtype, stride: 1 }.load(0, &mut scratch[..count])
+                    Row { start, dtype, stride: 1 }.load(0, count, &mut scratch)
                 };
                 fold.side_by_side(
                     self.job.cpu.simd(),

@@ -27,6 +27,9 @@ pub(crate) struct HostMemory {
 
 enum Owner {
     Allocated(Layout),
+    #[cfg(target_os = "linux")]
+    /// Unmapped when dropped.
+    Mapped(#[expect(dead_code, reason = "kept for its drop")] super::pages::Mapping),
     /// A vector that was handed over; kept alive here, accessed through `start`.
     Vector {
         _vector: Box<dyn Any + Send + Sync>,
@@ -48,6 +51,11 @@ impl HostMemory {
             used: 0,
             available: 0,
         };
+        #[cfg(target_os = "linux")]
+        if bytes >= super::pages::WORTHWHILE {
+            let mapping = super::pages::Mapping::new(bytes).ok_or_else(out_of_memory)?;
+            return Ok(Self { start: mapping.start(), owner: Owner::Mapped(mapping) });
+        }
         let layout =
             Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
         // SAFETY: the layout has a size of at least one byte.

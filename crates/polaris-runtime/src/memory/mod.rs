@@ -4,6 +4,8 @@ mod allocator;
 mod block;
 mod buffer;
 mod host;
+#[cfg(target_os = "linux")]
+mod pages;
 
 use std::any::Any;
 
