@@ -98,10 +98,13 @@ impl Runtime {
     fn limit_memory(&self, limit: &MemoryLimit) -> Result<()> {
         let device = self.device(limit.device)?;
         let has = device.capabilities().memory_bytes;
-        if limit.bytes > has {
+        if limit.bytes == 0 || limit.bytes > has {
             return Err(Error::InvalidMemoryLimit {
                 text: format!("{}={}", limit.device, limit.bytes),
-                why: format!("the device has only {}", crate::Bytes(has)),
+                why: format!(
+                    "it must lie between 1 byte and the {} that the device has",
+                    crate::Bytes(has)
+                ),
             });
         }
         device.allocator().set_limit(limit.bytes);

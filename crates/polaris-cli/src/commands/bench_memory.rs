@@ -1,5 +1,6 @@
 //! `polaris bench memory`: copy, add and sum beside the plain loop or the device's own copy.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use polaris::ops::elementwise::Elementwise;
@@ -25,11 +26,13 @@ struct Results {
 struct Row {
     device: DeviceId,
     name: &'static str,
+    gbs: f64,
     /// What it is compared with.
     baseline: &'static str,
-    gbs: f64,
     baseline_gbs: f64,
     ratio: f64,
+    /// The system's own copy, on the CPU.
+    memcpy_gbs: Option<f64>,
 }
 
 /// Rounds in which ours and the baseline take turns.
@@ -54,7 +57,8 @@ pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
         "arrays of {}, f32, medians of {ROUNDS} rounds in turn",
         Bytes(options.size)
     ))?;
-    let mut table = Table::new(&["device", "operation", ">GB/s", "beside", ">GB/s", ">ratio"]);
+    let mut table =
+        Table::new(&["device", "operation", ">GB/s", "beside", ">GB/s", ">ratio", ">memcpy"]);
     for row in results {
         table.row(vec![
             row.device.to_string(),
@@ -63,6 +67,7 @@ pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
             row.baseline.into(),
             format!("{:.1}", row.baseline_gbs),
             format!("{:.2}", row.ratio),
+            row.memcpy_gbs.map_or("-".into(), |gbs| format!("{gbs:.1}")),
         ]);
     }
     table.print()?;
@@ -93,7 +98,8 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
         ("add", 3.0, Box::new(|| Ok(run_operation(&add, &[&a, &b], &out)?))),
         ("sum", 1.0, Box::new(|| Ok(run_operation(&reduce, &[&a], &sum)?))),
     ];
-    let mut plain = device.as_cpu().map(|_| PlainLoops::new(bytes));
+    // The CPU's baselines are loops of the plainest kind; a GPU's is its own copy.
+    let plain = device.as_cpu().map(|cpu| (cpu.pool(), RefCell::new(PlainLoops::new(bytes))));
     let mut rows = Vec::new();
     for (name, passes, ours) in &mut operations {
         let reads_only = *name == "sum";
@@ -103,38 +109,46 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
             None => ("device's own copy", 2.0),
         };
         let mut theirs = || -> anyhow::Result<()> {
-            match (&mut plain, device.as_cpu()) {
-                (Some(plain), Some(cpu)) if reads_only => {
-                    std::hint::black_box(plain.read(cpu.pool()));
+            match &plain {
+                Some((pool, loops)) if reads_only => {
+                    std::hint::black_box(loops.borrow().read(pool));
                 }
-                (Some(plain), Some(cpu)) => plain.copy(cpu.pool()),
-                _ => a.buffer().copy_to(out.buffer())?,
+                Some((pool, loops)) => loops.borrow_mut().copy(pool),
+                None => a.buffer().copy_to(out.buffer())?,
             }
             Ok(())
         };
-        let (ours, theirs) = take_turns(device, ours, &mut theirs)?;
+        let mut memcpy = || {
+            if let Some((pool, loops)) = &plain {
+                loops.borrow_mut().memcpy(pool);
+            }
+            Ok(())
+        };
+        let [ours, theirs, memcpy] = take_turns(device, [ours, &mut theirs, &mut memcpy])?;
         let rate = |passes: f64, seconds: f64| passes * bytes as f64 / seconds / 1e9;
         let (gbs, baseline_gbs) = (rate(*passes, ours), rate(baseline_passes, theirs));
         rows.push(Row {
             device: device.id(),
             name,
-            baseline,
             gbs,
+            baseline,
             baseline_gbs,
             ratio: gbs / baseline_gbs,
+            memcpy_gbs: plain.is_some().then(|| rate(2.0, memcpy)),
         });
     }
     Ok(rows)
 }
 
-/// The median seconds of two pieces of work, measured in turn so that both see the same machine.
-fn take_turns(
+type Work<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
+
+/// The median seconds of some pieces of work, measured in turn so that all see the same machine.
+fn take_turns<const N: usize>(
     device: &DeviceRef,
-    ours: &mut dyn FnMut() -> anyhow::Result<()>,
-    theirs: &mut dyn FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<(f64, f64)> {
+    mut work: [Work<'_>; N],
+) -> anyhow::Result<[f64; N]> {
     let batch = if device.capabilities().unified_memory { 1 } else { GPU_BATCH };
-    let time = |work: &mut dyn FnMut() -> anyhow::Result<()>| -> anyhow::Result<Duration> {
+    let time = |work: &mut Work<'_>| -> anyhow::Result<Duration> {
         let start = Instant::now();
         for _ in 0..batch {
             work()?;
@@ -142,17 +156,18 @@ fn take_turns(
         device.queue().finish()?;
         Ok(start.elapsed() / batch as u32)
     };
-    let mut times = [Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; N];
     // The first round warms up.
     for round in 0..=ROUNDS {
         if interrupt::requested() {
             return Err(RuntimeError::Interrupted.into());
         }
-        let pair = [time(ours)?, time(theirs)?];
-        if round > 0 {
-            times.iter_mut().zip(pair).for_each(|(times, time)| times.push(time));
+        for (work, times) in work.iter_mut().zip(&mut times) {
+            let taken = time(work)?;
+            if round > 0 {
+                times.push(taken);
+            }
         }
     }
-    let [mut ours, mut theirs] = times;
-    Ok((median(&mut ours).as_secs_f64(), median(&mut theirs).as_secs_f64()))
+    Ok(times.map(|mut times| median(&mut times).as_secs_f64()))
 }

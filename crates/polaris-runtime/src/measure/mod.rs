@@ -26,12 +26,12 @@ pub fn measure(device: &DeviceRef, stop: Stop<'_>) -> Result<Measurement> {
         None => cpu::fp32_gflops(device, stop)?,
     };
     let memory_gbs = match device.as_cpu() {
-        // The processor's own copy loop: what every other copy is compared with.
+        // The system's own copy: what every other one is compared with.
         Some(cpu) => {
             let bytes = transfer_bytes(device).min(64 << 20);
             let mut loops = PlainLoops::new(bytes);
             2.0 * bytes as f64
-                / median_seconds(device, 9, stop, || Ok(loops.copy(cpu.pool())))?
+                / median_seconds(device, 9, stop, || Ok(loops.memcpy(cpu.pool())))?
                 / 1e9
         }
         None => device_copy(device, transfer_bytes(device), stop)?,

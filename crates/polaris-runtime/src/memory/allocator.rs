@@ -82,7 +82,7 @@ impl Allocator {
         queue: QueueId,
         bytes: usize,
     ) -> Result<(Box<dyn DeviceMemory>, usize)> {
-        let size = rounded(bytes);
+        let size = rounded(bytes).min(self.max_allocation.max(bytes as u64) as usize);
         if bytes as u64 > self.max_allocation {
             return Err(Error::AllocationTooLarge {
                 device: self.device,
@@ -109,6 +109,7 @@ impl Allocator {
             freed = state.take_cache();
         }
         // Counted before the driver is asked, so that two threads cannot both take the last room.
+        let peak_before = state.memory.peak;
         state.add(size);
         drop(state);
         drop(freed);
@@ -123,6 +124,7 @@ impl Allocator {
         memory.map(|memory| (memory, size)).map_err(|error| {
             let mut state = self.lock();
             state.memory.used -= size as u64;
+            state.memory.peak = peak_before;
             match error {
                 // The driver's own code for "no room" tells nothing about how much there is.
                 Error::OutOfMemory { .. } => Error::OutOfMemory {
@@ -145,7 +147,9 @@ impl Allocator {
     ) {
         let mut state = self.lock();
         state.memory.used -= size as u64;
-        let room = state.memory.used + state.memory.cached + (size as u64) <= state.memory.limit;
+        let memory_use = state.memory;
+        // What is cached is missing elsewhere, above all on the CPU.
+        let room = memory_use.cached + (size as u64) <= memory_use.limit / CACHED_SHARE;
         if let (Some(queue), true) = (reusable, room) {
             state.memory.cached += size as u64;
             state.free.entry((queue, size)).or_default().push(memory);
@@ -186,6 +190,9 @@ impl State {
         std::mem::take(&mut self.free).into_values().collect()
     }
 }
+
+/// The cache holds at most this part of the budget.
+const CACHED_SHARE: u64 = 4;
 
 /// Small blocks in steps of a cache line, large ones in pages: sizes that differ a little then
 /// share blocks.

@@ -180,10 +180,13 @@ impl Buffer {
             return self.host_read_while(|| {
                 target.host_write_while(|| {
                     self.block.used_on(target.queue().id());
-                    if self.queue().id() != target.queue().id() {
-                        target.queue().wait_for(&self.queue().record()?)?;
+                    if self.queue().id() == target.queue().id() {
+                        return target.queue().copy(self.range(), target.range()).map(drop);
                     }
-                    target.queue().copy(self.range(), target.range()).map(drop)
+                    target.queue().wait_for(&self.queue().record()?)?;
+                    let copied = target.queue().copy(self.range(), target.range())?;
+                    // Later work on the source must not overtake the copy.
+                    self.queue().wait_for(&copied)
                 })
             });
         }

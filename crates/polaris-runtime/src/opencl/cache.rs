@@ -77,9 +77,9 @@ impl ProgramCache {
 
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let entries = self.folder.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "program"))
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| {
+            path.extension().is_some_and(|extension| extension == "program") && path.is_file()
+        })
     }
 
     pub(super) fn load(&self, key: &CacheKey) -> Option<Vec<u8>> {

@@ -22,7 +22,7 @@ use crate::queue::{Queue, QueueOptions};
 use crate::{DeviceRef, Result};
 
 /// Names a kernel variant in a device's cache: the operation's own name for its program and a
-/// number that encodes what the program was specialised for.
+/// number that encodes everything the program was specialised for, its entry included.
 pub type KernelKey = (&'static str, u64);
 
 /// A device that is reached through OpenCL.
@@ -143,12 +143,19 @@ impl OpenClDevice {
     /// # Errors
     /// `DeviceMismatch` if the queue is another device's.
     pub fn launch_on<'a>(&'a self, queue: &'a dyn Queue, kernel: &'a Kernel) -> Result<Launch<'a>> {
-        let queue = queue.as_any().downcast_ref::<ClQueue>().filter(|q| q.device() == self.info.id);
-        queue.map(|queue| kernel.launch(queue)).ok_or(crate::Error::DeviceMismatch {
-            op: "launch",
-            lhs: self.info.id,
-            rhs: DeviceId::Cpu,
-        })
+        let opencl = queue.as_any().downcast_ref::<ClQueue>();
+        match opencl.filter(|queue| queue.context() == self.context.0) {
+            Some(queue) => Ok(kernel.launch(queue)),
+            None => Err(crate::Error::DeviceMismatch {
+                op: "launch",
+                lhs: self.info.id,
+                rhs: opencl.map_or(DeviceId::Cpu, ClQueue::device),
+            }),
+        }
+    }
+
+    pub(super) fn context(&self) -> cl_context {
+        self.context.0
     }
 
     /// How its programs came to be.

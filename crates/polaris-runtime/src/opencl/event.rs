@@ -21,6 +21,7 @@ use crate::{DeviceId, Result};
 pub(super) struct ClEvent {
     raw: cl_event,
     device: DeviceId,
+    context: usize,
 }
 
 // SAFETY: OpenCL events may be used from any thread.
@@ -38,16 +39,16 @@ struct Signal {
 const POLLS: u32 = 64;
 
 impl ClEvent {
-    pub fn new(raw: cl_event, device: DeviceId) -> Self {
-        Self { raw, device }
+    pub fn new(raw: cl_event, device: DeviceId, context: cl3::types::cl_context) -> Self {
+        Self { raw, device, context: context.addr() }
     }
 
     pub fn raw(&self) -> cl_event {
         self.raw
     }
 
-    pub fn device(&self) -> DeviceId {
-        self.device
+    pub fn is_of(&self, context: cl3::types::cl_context) -> bool {
+        self.context == context.addr()
     }
 
     fn status(&self) -> Result<cl_int> {

@@ -102,7 +102,8 @@ impl Launch<'_> {
     /// that element in it as a `ulong`. (Sub-buffers would have to be aligned to what the device
     /// likes.)
     pub fn buffer(mut self, buffer: &Buffer, first: usize) -> Self {
-        if buffer.device().id() != self.kernel.device {
+        let context = buffer.device().as_opencl().map(|device| device.context());
+        if context != Some(self.queue.context()) {
             self.status = self.status.and(Err(Error::DeviceMismatch {
                 op: "launch",
                 lhs: self.kernel.device,
@@ -149,16 +150,19 @@ impl Launch<'_> {
         let bad = |why: String| Error::BadLaunch { kernel: self.kernel.name.clone(), why };
         if self.kernel.arguments.is_some_and(|count| count != self.next) {
             return Err(bad(format!(
-                "{} arguments were given and {:?} expected",
-                self.next, self.kernel.arguments
+                "{} arguments were given and {} expected",
+                self.next,
+                self.kernel.arguments.unwrap_or_default()
             )));
         }
-        if global.len() != local.len() || global.len() > 3 || local.contains(&0) {
+        if global.len() != local.len() || !(1..=3).contains(&global.len()) || local.contains(&0) {
             return Err(bad(format!("global size {global:?} and local size {local:?} do not fit")));
         }
         let mut rounded = [1; 3];
         for (rounded, (&global, &local)) in rounded.iter_mut().zip(global.iter().zip(local)) {
-            *rounded = global.div_ceil(local) * local;
+            *rounded = global.checked_next_multiple_of(local).ok_or_else(|| {
+                bad(format!("global size {global} rounded up to a multiple of {local} overflows"))
+            })?;
         }
         if rounded[..global.len()].contains(&0) {
             return Err(bad("there is nothing to do".into()));
@@ -181,6 +185,10 @@ impl Launch<'_> {
         );
         match status {
             Some(0) => Ok(()),
+            // Work dimension, work-group size, work-item size, global offset and size.
+            Some(-63 | -56 | -55 | -54 | -53) => Err(bad(format!(
+                "the device cannot run global size {global:?} in work-groups of {local:?}"
+            ))),
             Some(code) => Err(failed(self.kernel.device, "clEnqueueNDRangeKernel")(code)),
             None => Err(bad("the OpenCL library lacks clEnqueueNDRangeKernel".into())),
         }

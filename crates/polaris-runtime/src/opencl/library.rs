@@ -81,6 +81,10 @@ pub(crate) fn discover(
             report.problems.push(format!("{} is broken: {problem}", icd.file.display()));
         }
     }
+    if report.icds.iter().any(|icd| begins_with_zero(&icd.file)) {
+        report.problems.push("the OpenCL loader would crash on such a file; remove it".into());
+        return (Vec::new(), report);
+    }
     let platforms = get_platform_ids().unwrap_or_default();
     if platforms.is_empty() {
         report
@@ -165,6 +169,16 @@ fn load_problem(library: &Path) -> Option<String> {
             std::mem::forget(library);
             None
         }
-        Err(error) => Some(error.to_string()),
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            Some(source.unwrap_or_else(|| error.to_string()))
+        }
     }
+}
+
+/// ocl-icd 2.3.1 crashes in `clGetPlatformIDs` on a driver file whose first byte is zero.
+fn begins_with_zero(file: &Path) -> bool {
+    let mut first = [1];
+    let read = std::fs::File::open(file).and_then(|mut f| std::io::Read::read(&mut f, &mut first));
+    read.is_ok_and(|bytes| bytes == 1 && first[0] == 0)
 }

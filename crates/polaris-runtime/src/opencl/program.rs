@@ -130,8 +130,14 @@ impl Program {
             why: "the name holds a zero byte".into(),
         };
         let c_name = CString::new(name).map_err(no_such_name)?;
-        let raw =
-            create_kernel(self.raw, &c_name).map_err(failed(self.device, "clCreateKernel"))?;
+        let raw = create_kernel(self.raw, &c_name).map_err(|code| match code {
+            // CL_INVALID_KERNEL_NAME
+            -46 => Error::BadLaunch {
+                kernel: name.to_owned(),
+                why: format!("`{}` has no kernel of that name", self.name),
+            },
+            code => failed(self.device, "clCreateKernel")(code),
+        })?;
         let arguments = match get_kernel_info(raw, CL_KERNEL_NUM_ARGS) {
             Ok(InfoType::Uint(count)) => Some(count),
             _ => None,

@@ -64,13 +64,17 @@ impl ClQueue {
         self.device
     }
 
+    pub fn context(&self) -> cl_context {
+        self.context
+    }
+
     pub fn raw(&self) -> cl_command_queue {
         self.raw.0
     }
 
     /// Wraps an event of a command that was just enqueued, and hands the command to the device.
     pub fn event(&self, raw: cl_event) -> Result<Event> {
-        let event = Event::pending(ClEvent::new(raw, self.device));
+        let event = Event::pending(ClEvent::new(raw, self.device, self.context));
         self.flush()?;
         Ok(event)
     }
@@ -255,7 +259,7 @@ impl Queue for ClQueue {
             return Ok(());
         };
         let same_context =
-            completion.as_any().downcast_ref::<ClEvent>().filter(|e| e.device() == self.device);
+            completion.as_any().downcast_ref::<ClEvent>().filter(|e| e.is_of(self.context));
         let Some(event) = same_context else {
             // An event of another device means nothing to this driver.
             return completion.wait();
@@ -263,7 +267,7 @@ impl Queue for ClQueue {
         // SAFETY: the list holds one live event of this context.
         let barrier = unsafe { enqueue_barrier_with_wait_list(self.raw(), 1, &event.raw()) };
         let barrier = barrier.map_err(failed(self.device, "clEnqueueBarrierWithWaitList"))?;
-        drop(ClEvent::new(barrier, self.device));
+        drop(ClEvent::new(barrier, self.device, self.context));
         Ok(())
     }
 

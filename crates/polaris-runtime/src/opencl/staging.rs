@@ -5,7 +5,9 @@
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use cl3::command_queue::{enqueue_map_buffer, enqueue_unmap_mem_object};
+use cl3::command_queue::{
+    enqueue_map_buffer, enqueue_unmap_mem_object, release_command_queue, retain_command_queue,
+};
 use cl3::memory::{
     CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer,
     release_mem_object,
@@ -54,6 +56,9 @@ impl Pinned {
             Ok(event) => {
                 // SAFETY: the event is ours and not used again.
                 let _ = unsafe { cl3::event::release_event(event) };
+                // A download may outlive its queue, and unmapping needs it.
+                // SAFETY: the queue is alive; the reference is given back on drop.
+                let _ = unsafe { retain_command_queue(queue) };
                 Ok(Self { memory, queue, address: address.cast() })
             }
             Err(code) => {
@@ -85,6 +90,7 @@ impl Drop for Pinned {
                 let _ = cl3::event::release_event(event);
             }
             let _ = release_mem_object(self.memory);
+            let _ = release_command_queue(self.queue);
         }
     }
 }
