@@ -39,7 +39,7 @@ struct Row {
 const ROUNDS: usize = 15;
 
 /// One round on a GPU: long against the time of a launch and of waiting for it.
-const GPU_BATCH: usize = 20;
+const GPU_BATCH: usize = 100;
 
 pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
     let json = global.json;

@@ -7,7 +7,6 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use super::philox::{FAR, LOG2, MIDDLE, NEAR};
 use super::{Distribution, Random};
 use crate::opencl::{ELEMENT, dtype_code, pass_array, work_group};
-use crate::operation::run as run_operation;
 use crate::{Array, Result, copy};
 
 /// The ways to make random numbers.
@@ -53,9 +52,13 @@ impl Config {
     }
 
     fn source(&self) -> ProgramSource {
-        // In hexadecimal bit patterns: a decimal text may be read differently by another compiler.
-        let list = |coefficients: &[f32; 9]| {
-            coefficients.map(|c| format!("as_float({:#010x}u)", c.to_bits())).join(", ")
+        // Horner's scheme as text. The coefficients are bit patterns: a decimal number may be read
+        // differently by another compiler.
+        let horner = |coefficients: &[f32; 9]| {
+            let number = |c: f32| format!("as_float({:#010x}u)", c.to_bits());
+            let highest = number(coefficients[8]);
+            let lower = coefficients[..8].iter().rev();
+            lower.fold(highest, |sum, &c| format!("({sum} * (x) + {})", number(c)))
         };
         let defines = Defines::new()
             .code("OUT", self.dtype.name())
@@ -63,10 +66,10 @@ impl Config {
             .number("WIDE", self.dtype.size() == 8 && self.distribution != 2)
             .number("IS_BOOL", self.dtype == DType::Bool)
             .code("R", if self.dtype == DType::F64 { "double" } else { "float" })
-            .code("LOG2", list(&LOG2))
-            .code("NEAR", list(&NEAR))
-            .code("MIDDLE", list(&MIDDLE))
-            .code("FAR", list(&FAR))
+            .code("LOG2(x)", horner(&LOG2))
+            .code("NEAR(x)", horner(&NEAR))
+            .code("MIDDLE(x)", horner(&MIDDLE))
+            .code("FAR(x)", horner(&FAR))
             .number("WORK_GROUP", self.work_group as i64);
         let name = format!(
             "random.cl {}_{}",
@@ -79,13 +82,13 @@ impl Config {
 
 pub fn supports(kernel: Kernel, device: &OpenClDevice, output: &Array) -> bool {
     device.capabilities().supports(output.dtype())
-        && (kernel == Kernel::Scattered || output.layout().is_contiguous())
+        && output.layout().is_contiguous() == (kernel == Kernel::Dense)
 }
 
 pub fn run(op: &Random, device: &OpenClDevice, kernel: Kernel, output: &Array) -> Result<()> {
     if kernel == Kernel::Scattered {
         let dense = Array::empty(output.device(), output.dtype(), *output.shape())?;
-        run_operation(op, &[], &dense)?;
+        run(op, device, Kernel::Dense, &dense)?;
         return copy::into(&dense, output);
     }
     let config = Config::new(op, output.dtype(), work_group(device));

@@ -5,7 +5,7 @@
 //   OUT            element type
 //   DISTRIBUTION   0 bits, 1 uniform, 2 normal
 //   R              type of the distribution's parameters: float, or double for f64
-//   LOG2, NEAR, MIDDLE, FAR   coefficients of the normal quantile, lowest first
+//   LOG2(x), NEAR(x), MIDDLE(x), FAR(x)   the polynomials of the normal quantile
 //   WORK_GROUP     work-items in a group
 #ifndef OUT
 #define OUT f32
@@ -32,11 +32,6 @@ uint4 philox(uint4 c, uint2 k)
 
 #if DISTRIBUTION == 2
 
-#define HORNER(x, c0, c1, c2, c3, c4, c5, c6, c7, c8) \
-    ((((((((c8 * (x) + c7) * (x) + c6) * (x) + c5) * (x) + c4) * (x) + c3) * (x) + c2) * (x) + c1) * (x) + c0)
-#define POLYNOMIAL(x, coefficients) POLYNOMIAL_(x, coefficients)
-#define POLYNOMIAL_(x, ...) HORNER(x, __VA_ARGS__)
-
 // The quantile of the probability in the low 31 bits, with the top bit as sign: see philox.rs.
 float normal(uint word)
 {
@@ -44,16 +39,16 @@ float normal(uint word)
     const uint shifted = bits - 0x3f3504f3u;
     const float exponent = convert_float(as_int(shifted) >> 23);
     const float f = as_float((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    const float y = 33.0f - (exponent + f * POLYNOMIAL(f, LOG2));
+    const float y = 33.0f - (exponent + f * LOG2(f));
     float quantile;
     if (y < 3.0f) {
-        quantile = (y - 1.0f) * POLYNOMIAL((y - 2.0f), NEAR);
+        quantile = (y - 1.0f) * NEAR(y - 2.0f);
     } else if (y < 10.0f) {
         const float t = (y - 6.5f) * (float)(1.0f / 3.5f);
-        quantile = POLYNOMIAL(t, MIDDLE);
+        quantile = MIDDLE(t);
     } else {
         const float t = (y - 21.5f) * (float)(1.0f / 11.5f);
-        quantile = POLYNOMIAL(t, FAR);
+        quantile = FAR(t);
     }
     return word >> 31 ? -quantile : quantile;
 }

@@ -1,13 +1,12 @@
 //! Events of OpenCL, and waiting for them without burning a core.
 
 use std::any::Any;
-use std::ffi::c_void;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cl3::event::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
     CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START, get_event_info,
-    get_event_profiling_info, release_event, set_event_callback, wait_for_events,
+    get_event_profiling_info, release_event,
 };
 use cl3::info_type::InfoType;
 use cl3::types::{cl_event, cl_int};
@@ -29,14 +28,14 @@ unsafe impl Send for ClEvent {}
 // SAFETY: as above.
 unsafe impl Sync for ClEvent {}
 
-#[derive(Default)]
-struct Signal {
-    done: Mutex<bool>,
-    changed: Condvar,
-}
-
-/// Looking this often first catches short commands without the detour of a callback.
-const POLLS: u32 = 64;
+/// Looking again and again for this long catches short commands with hardly any delay.
+const LOOKING: Duration = Duration::from_micros(30);
+/// For this long other threads get the core between two looks.
+const YIELDING: Duration = Duration::from_micros(200);
+/// Beyond that, each sleep is this part of the time waited so far, so that the delay at the end is
+/// too.
+const SLEEP_SHARE: u32 = 64;
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl ClEvent {
     pub fn new(raw: cl_event, device: DeviceId, context: cl3::types::cl_context) -> Self {
@@ -60,41 +59,21 @@ impl ClEvent {
         // A negative status is the error that ended the command.
         if status < 0 { Err(failed(self.device, "a command")(status)) } else { Ok(status) }
     }
-
-    /// Sleeps until the driver calls back. Most drivers' own wait spins.
-    fn sleep(&self) -> Result<()> {
-        let signal = Arc::new(Signal::default());
-        let handed_over = Arc::into_raw(Arc::clone(&signal)).cast_mut().cast::<c_void>();
-        if set_event_callback(self.raw, CL_COMPLETE, notify, handed_over).is_err() {
-            // SAFETY: the callback was not registered, so the reference is still ours.
-            drop(unsafe { Arc::from_raw(handed_over.cast_const().cast::<Signal>()) });
-            return wait_for_events(&[self.raw]).map_err(failed(self.device, "clWaitForEvents"));
-        }
-        let mut done = signal.done.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*done {
-            done = signal.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok(())
-    }
-}
-
-extern "C" fn notify(_event: cl_event, _status: cl_int, signal: *mut c_void) {
-    // SAFETY: OpenCL calls this exactly once, with the reference that `sleep` handed over.
-    let signal = unsafe { Arc::from_raw(signal.cast_const().cast::<Signal>()) };
-    *signal.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    signal.changed.notify_all();
 }
 
 impl Completion for ClEvent {
+    /// Without spinning: drivers' own waits burn a core, and their callbacks can come twenty
+    /// milliseconds late (measured on NVIDIA's).
     fn wait(&self) -> Result<()> {
-        for _ in 0..POLLS {
-            if self.is_complete()? {
-                return Ok(());
+        let start = Instant::now();
+        while !self.is_complete()? {
+            match start.elapsed() {
+                waited if waited < LOOKING => std::hint::spin_loop(),
+                waited if waited < YIELDING => std::thread::yield_now(),
+                waited => std::thread::sleep((waited / SLEEP_SHARE).min(LONGEST_SLEEP)),
             }
-            std::hint::spin_loop();
         }
-        self.sleep()?;
-        self.status().map(drop)
+        Ok(())
     }
 
     fn is_complete(&self) -> Result<bool> {

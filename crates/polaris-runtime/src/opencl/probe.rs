@@ -42,7 +42,7 @@ pub(super) fn probe(programs: &Programs, extensions: &str) -> Confirmed {
             defines: Defines::new(),
             options: "",
         };
-        programs.get(&source).is_ok()
+        programs.builds(&source)
     };
     Confirmed {
         fp16_arithmetic: listed("cl_khr_fp16") && builds("fp16", &[FP16]),

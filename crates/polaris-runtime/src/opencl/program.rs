@@ -185,6 +185,13 @@ pub(super) struct Programs {
 
 type Slot = Mutex<Option<Arc<Program>>>;
 
+/// The version every driver can be asked for.
+const OPTIONS: &str = "-cl-std=CL1.2";
+
+/// Answers to whether a source builds, as they are kept on disk.
+const YES: &[u8] = b"yes";
+const NO: &[u8] = b"no";
+
 // SAFETY: OpenCL contexts and devices may be used from any thread.
 unsafe impl Send for Programs {}
 // SAFETY: as above; the rest is synchronised.
@@ -220,7 +227,7 @@ impl Programs {
     /// The program, from memory, from disk or built now.
     pub fn get(&self, source: &ProgramSource) -> Result<Arc<Program>> {
         let text = source.text();
-        let options = format!("-cl-std=CL1.2 {}", source.options).trim_end().to_owned();
+        let options = format!("{OPTIONS} {}", source.options).trim_end().to_owned();
         let key = CacheKey::new(&[&text, &options, &self.identity]);
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,6 +240,20 @@ impl Programs {
         let made = Arc::new(self.make(&key, &text, &options, &source.name)?);
         *program = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// Whether the compiler takes a source. The answer is kept on disk, also if it is no.
+    pub fn builds(&self, source: &ProgramSource) -> bool {
+        let text = source.text();
+        let key = CacheKey::new(&["does it build?", &text, &self.identity]);
+        let _building = self.cache.lock(&key);
+        if let Some(answer) = self.cache.load(&key) {
+            return answer == YES;
+        }
+        let built = self.build(&text, OPTIONS, &source.name).is_ok();
+        self.built.fetch_add(usize::from(built), Ordering::Relaxed);
+        self.cache.store(&key, if built { YES } else { NO });
+        built
     }
 
     fn make(&self, key: &CacheKey, text: &str, options: &str, name: &str) -> Result<Program> {
@@ -283,7 +304,9 @@ impl Programs {
             build_program(program.raw, &[self.raw_device], options, None, std::ptr::null_mut());
         built.map_err(|code| {
             let log = get_program_build_info(program.raw, self.raw_device, CL_PROGRAM_BUILD_LOG);
-            let log = log.map(|log| log.to_string().trim().to_owned()).unwrap_or_default();
+            let log = log
+                .map(|log| log.to_string().trim_matches(['\0', ' ', '\n']).to_owned())
+                .unwrap_or_default();
             if log.is_empty() { cl3::error_codes::error_text(code).to_owned() } else { log }
         })
     }
