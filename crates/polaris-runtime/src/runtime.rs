@@ -98,14 +98,14 @@ impl Runtime {
     fn limit_memory(&self, limit: &MemoryLimit) -> Result<()> {
         let device = self.device(limit.device)?;
         let has = device.capabilities().memory_bytes;
-        if limit.bytes == 0 || limit.bytes > has {
-            return Err(Error::InvalidMemoryLimit {
-                text: format!("{}={}", limit.device, limit.bytes),
-                why: format!(
-                    "it must lie between 1 byte and the {} that the device has",
-                    crate::Bytes(has)
-                ),
-            });
+        let why = match limit.bytes {
+            0 => "a device without any memory cannot compute".to_owned(),
+            bytes if bytes > has => format!("the device has only {}", crate::Bytes(has)),
+            _ => String::new(),
+        };
+        if !why.is_empty() {
+            let text = format!("{}={}", limit.device, limit.bytes);
+            return Err(Error::InvalidMemoryLimit { text, why });
         }
         device.allocator().set_limit(limit.bytes);
         Ok(())

@@ -41,7 +41,7 @@ pub struct CheckedDevice {
 
 /// The quick check begins no case after this: with what comes before and after it stays under
 /// five seconds.
-const QUICK_LIMIT: Duration = Duration::from_secs(3);
+const QUICK_LIMIT: Duration = Duration::from_secs(2);
 
 pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     if options.worker {
@@ -155,7 +155,10 @@ fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &Ch
         unix_time: now.map_or(0, |time| time.as_secs()),
     };
     session.remember(device.as_ref(), |profile| {
-        profile.check = Some(record.clone());
+        // A check that came to nothing says nothing.
+        if record.passed + record.failed > 0 || report.cancelled {
+            profile.check = Some(record.clone());
+        }
         // What was run now is judged by it; what was not keeps its earlier verdict.
         profile.quarantine.retain(|old| {
             !tested.contains(&old.kernel) && quarantine.iter().all(|new| new.kernel != old.kernel)

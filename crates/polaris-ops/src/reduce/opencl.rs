@@ -152,7 +152,7 @@ fn segments(
     let units = device.capabilities().compute_units;
     let (wanted, shortest) = match kernel {
         Kernel::Serial => return 1,
-        Kernel::Tree => (units * 16, group * 8),
+        Kernel::Tree => (units * 8, group * 8),
         Kernel::Columns => (units * group * 8, 64),
     };
     wanted.div_ceil(outputs).min(count.div_ceil(shortest)).clamp(1, 1024)
@@ -169,7 +169,8 @@ pub fn run(
     let group = power_of_two(work_group(device));
     let (outputs, count) = (output.elements(), spaces.reduced.elements());
     let segments = segments(kernel, device, outputs, count, group);
-    let length = count.div_ceil(segments).max(1);
+    // In multiples of four, so that segments can be read in vectors.
+    let length = count.div_ceil(segments).next_multiple_of(4).max(4);
     let segments = count.div_ceil(length).max(1);
     let config = Config {
         reduction: op.reduction,
@@ -193,12 +194,23 @@ pub fn run(
         partial: &partial,
         places: &places,
         divisor: count,
+        vectors: kernel == Kernel::Tree && in_vectors(&spaces, input),
     };
     if segments == 1 {
         return launcher.launch(Stage::Only, outputs, count, 1, count);
     }
     launcher.launch(Stage::First, outputs, count, segments, length)?;
     launcher.launch(Stage::Second, outputs, segments, 1, segments)
+}
+
+/// Whether the elements of every output are dense and begin on a multiple of four.
+fn in_vectors(spaces: &Spaces, input: &Array) -> bool {
+    let Spaces { kept, reduced } = spaces;
+    let first = input.buffer().byte_offset() / input.dtype().size() + input.layout().offset();
+    reduced.rank() == 1
+        && reduced.inner().1 == [1]
+        && first.is_multiple_of(4)
+        && kept.strides(1).iter().all(|stride| stride.is_multiple_of(4))
 }
 
 struct Launcher<'a> {
@@ -210,6 +222,7 @@ struct Launcher<'a> {
     partial: &'a Buffer,
     places: &'a Buffer,
     divisor: usize,
+    vectors: bool,
 }
 
 impl Launcher<'_> {
@@ -224,7 +237,11 @@ impl Launcher<'_> {
         let Self { device, config, spaces: Spaces { kept, reduced }, .. } = self;
         let entry = if config.tree { "reduce_tree" } else { "reduce_serial" };
         let built = device.kernel(("reduce", config.key()), entry, || config.source())?;
-        let mut launch = device.launch(&built).value(stage as u32).value(self.divisor as u64);
+        let mut launch = device
+            .launch(&built)
+            .value(stage as u32)
+            .value(u32::from(self.vectors && !matches!(stage, Stage::Second)))
+            .value(self.divisor as u64);
         for value in [outputs, count, segments, length] {
             launch = launch.value(value as u64);
         }

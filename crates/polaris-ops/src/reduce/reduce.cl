@@ -19,6 +19,7 @@
 // The axes that stay are the first ones of `lengths` and the strides, the axes that go are the
 // last ones (up to .s7), so that both fit into one set of registers.
 //
+// `vectors` says that elements are dense and aligned to four, so that they can be read in fours.
 // Ranks and stages are arguments and not parameters: branches on them cost next to nothing, while
 // each program costs a build.
 #ifndef REDUCTION
@@ -66,7 +67,7 @@ int replaces(ACC v, ulong i, ACC acc, ulong j)
 }
 
 #define OPERANDS \
-    uint stage, ulong divisor, ulong outputs, ulong count, ulong segments, ulong segment_length, \
+    uint stage, uint vectors, ulong divisor, ulong outputs, ulong count, ulong segments, ulong segment_length, \
     uint kept_rank, uint reduced_rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides, \
     VECTOR8(INDEX) in_strides, \
     __global STORAGE(OUT) *out, ulong out_at, __global const STORAGE(IN) *in, ulong in_at, \
@@ -157,6 +158,18 @@ void reduce_tree(OPERANDS)
 #if ONE_AXIS
     // Four running results hide the latency of memory.
     ACC acc1 = FIRST, acc2 = FIRST, acc3 = FIRST;
+    if (vectors) {
+        // Dense elements, with segments that begin and end on multiples of four (but for the last).
+        const ulong whole = end / 4 * 4;
+        for (r = segment * segment_length + 4 * item; r < whole; r += 4 * WORK_GROUP) {
+            const VECTOR4(ACC) v = CONVERT4(ACC)(LOAD4(IN)(in, in_at + from + r));
+            acc = COMBINE(acc, v.s0);
+            acc1 = COMBINE(acc1, v.s1);
+            acc2 = COMBINE(acc2, v.s2);
+            acc3 = COMBINE(acc3, v.s3);
+        }
+        r = whole + item;
+    }
     for (; r + 3 * WORK_GROUP < end; r += 4 * WORK_GROUP) {
         const ACC v0 = READ(r), v1 = READ(r + WORK_GROUP);
         const ACC v2 = READ(r + 2 * WORK_GROUP), v3 = READ(r + 3 * WORK_GROUP);

@@ -147,9 +147,10 @@ impl Allocator {
     ) {
         let mut state = self.lock();
         state.memory.used -= size as u64;
-        let memory_use = state.memory;
+        let MemoryUse { used, cached, limit, .. } = state.memory;
         // What is cached is missing elsewhere, above all on the CPU.
-        let room = memory_use.cached + (size as u64) <= memory_use.limit / CACHED_SHARE;
+        let most_cached = (limit / 4).max(SMALL_CACHE);
+        let room = used + cached + size as u64 <= limit && cached + size as u64 <= most_cached;
         if let (Some(queue), true) = (reusable, room) {
             state.memory.cached += size as u64;
             state.free.entry((queue, size)).or_default().push(memory);
@@ -191,8 +192,8 @@ impl State {
     }
 }
 
-/// The cache holds at most this part of the budget.
-const CACHED_SHARE: u64 = 4;
+/// The cache may always hold this much, and a quarter of the budget where that is more.
+const SMALL_CACHE: u64 = 256 << 20;
 
 /// Small blocks in steps of a cache line, large ones in pages: sizes that differ a little then
 /// share blocks.

@@ -248,6 +248,7 @@ impl Programs {
         let key = CacheKey::new(&["does it build?", &text, &self.identity]);
         let _building = self.cache.lock(&key);
         if let Some(answer) = self.cache.load(&key) {
+            self.from_disk.fetch_add(usize::from(answer == YES), Ordering::Relaxed);
             return answer == YES;
         }
         let built = self.build(&text, OPTIONS, &source.name).is_ok();
