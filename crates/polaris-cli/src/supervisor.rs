@@ -66,30 +66,35 @@ pub fn supervise(
     };
     let mut job =
         Job { level, from: 0, skip: Vec::new(), verify: None, time_limit: supervisor.limits.whole };
-    let mut crashes = 0;
+    let mut patience = supervisor.limits.crashes;
     while let Ending::Crashed(how) = supervisor.run(&job)? {
+        if !supervisor.tally.is_under_way() {
+            // It died before it ran anything: another one would too.
+            anyhow::bail!(
+                "{device}: {how} before a single kernel ran; update or remove the driver"
+            );
+        }
         job.from = supervisor.tally.crashed(&how);
         job.skip = supervisor.tally.wrong_kernels();
         job.time_limit = supervisor.limits.whole.map(|whole| whole.saturating_sub(start.elapsed()));
-        crashes += 1;
-        if crashes >= supervisor.limits.crashes {
+        patience -= 1;
+        if patience == 0 {
             break;
         }
     }
-    let wrong = supervisor.tally.wrong_cases();
-    if !wrong.is_empty() && !interrupt::requested() {
-        let mut left = wrong;
-        job.skip = supervisor.tally.wrong_kernels();
+    let mut left = supervisor.tally.wrong_cases();
+    job.skip = supervisor.tally.wrong_kernels();
+    // Without the wrong kernels it should not crash; where it does, that case is not right.
+    while !left.is_empty() && !interrupt::requested() {
         job.verify = Some(left.clone());
-        // Without the wrong kernels it should not crash; where it does, that case is not right.
-        while let Ending::Crashed(how) = supervisor.run(&job)? {
-            let next = supervisor.tally.crashed(&how);
-            left.retain(|&case| case >= next);
-            job.verify = Some(left.clone());
-            if left.is_empty() {
-                break;
-            }
+        let Ending::Crashed(how) = supervisor.run(&job)? else {
+            break;
+        };
+        if !supervisor.tally.is_under_way() {
+            break;
         }
+        let next = supervisor.tally.crashed(&how);
+        left.retain(|&case| case >= next);
     }
     Ok(Supervised { programs: supervisor.programs, report: supervisor.tally.into_report() })
 }

@@ -144,7 +144,7 @@ fn the_help_of_every_command_has_examples() {
     while let Some(command) = commands.pop() {
         let answer = home.run(&format!("{command} --help")).exits_with(0);
         if !answer.stdout.contains("Examples:\n  polaris") {
-            without.push(format!("polaris {command}"));
+            without.push(format!("polaris{command}"));
         }
         seen += 1;
         let listed = answer.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);

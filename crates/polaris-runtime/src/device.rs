@@ -111,7 +111,7 @@ pub struct Capabilities {
     pub memory_free_bytes: Option<u64>,
     /// The most bytes in one allocation.
     pub max_allocation_bytes: u64,
-    /// Local memory of a work-group.
+    /// Local memory of a work-group; on the CPU device the largest cache beyond the first level.
     pub local_memory_bytes: u64,
     /// The most work-items in a work-group.
     pub max_work_group: usize,

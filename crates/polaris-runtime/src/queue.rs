@@ -143,11 +143,14 @@ impl Event {
     }
 }
 
+/// Copies the bytes that have arrived to where they are wanted.
+pub(crate) type Collect = Box<dyn FnOnce(&mut [u8]) + Send>;
+
 /// A download under way.
 #[must_use = "the bytes arrive when the download is waited for"]
 pub struct PendingDownload {
     pub(crate) event: Event,
-    pub(crate) collect: Box<dyn FnOnce(&mut [u8]) + Send>,
+    pub(crate) collect: Collect,
     pub(crate) bytes: usize,
 }
 

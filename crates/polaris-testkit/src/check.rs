@@ -230,6 +230,11 @@ impl Tally {
         }
     }
 
+    /// Whether a kernel has begun and not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
     /// Takes note that the process of a job died or hung, and returns the case to go on with.
     pub fn crashed(&mut self, how: &str) -> usize {
         self.crashes += 1;

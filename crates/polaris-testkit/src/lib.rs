@@ -1,5 +1,5 @@
-//! Operation suites and tolerances: one description of what must hold, used by the tests, by
-//! `polaris check` and by `polaris bench`.
+//! Operation suites and tolerances: one description of what must hold, used by the tests and
+//! by `polaris check`.
 //!
 //! A case is an operation with arrays of some layouts, offsets and values. It is run with every
 //! kernel that supports it, between guard zones, over dirty memory, and compared with the

@@ -23,3 +23,8 @@ pub use polaris_runtime as runtime;
 pub use polaris_runtime::{
     Buffer, Device, DeviceExt, DeviceId, DeviceRef, MemoryLimit, Runtime, RuntimeOptions,
 };
+
+/// The examples of the README, which are tested as they stand there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

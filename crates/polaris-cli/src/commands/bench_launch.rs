@@ -68,7 +68,10 @@ fn measure(device: &DeviceRef) -> anyhow::Result<Vec<Row>> {
     let (a, b, out) = (array()?, array()?, array()?);
     let add = Elementwise { function: Binary::Add.into() };
     let mut into_existing = || Ok(run_operation(&add, &[&a, &b], &out)?);
-    let mut allocating = || Ok(drop(elementwise::binary(Binary::Add, &a, &b)?));
+    let mut allocating = || {
+        elementwise::binary(Binary::Add, &a, &b)?;
+        Ok(())
+    };
     let small = device.as_opencl().map(|opencl| SmallLaunch::new(opencl, device)).transpose()?;
     let mut ways: Vec<(&'static str, Way<'_>)> = vec![
         ("operation into an existing array", Box::new(&mut into_existing)),

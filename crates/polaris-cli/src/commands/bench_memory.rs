@@ -93,7 +93,8 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
     let mut axes = [false; polaris::MAX_RANK];
     axes[0] = true;
     let reduce = Reduce { reduction: Reduction::Sum, axes };
-    let mut operations: [(&'static str, f64, Box<dyn FnMut() -> anyhow::Result<()>>); 3] = [
+    // Each with how often it passes over an array.
+    let mut operations: [(&'static str, f64, BoxedWork<'_>); 3] = [
         ("copy", 2.0, Box::new(|| Ok(copy::into(&a, &out)?))),
         ("add", 3.0, Box::new(|| Ok(run_operation(&add, &[&a, &b], &out)?))),
         ("sum", 1.0, Box::new(|| Ok(run_operation(&reduce, &[&a], &sum)?))),
@@ -141,6 +142,7 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
 }
 
 type Work<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
+type BoxedWork<'a> = Box<dyn FnMut() -> anyhow::Result<()> + 'a>;
 
 /// The median seconds of some pieces of work, measured in turn so that all see the same machine.
 fn take_turns<const N: usize>(

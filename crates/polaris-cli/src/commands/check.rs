@@ -132,25 +132,28 @@ fn check_one(
 fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &CheckReport) {
     let quarantine: Vec<QuarantinedKernel> = report
         .failures()
+        // The CPU has no other way to go, so nothing can be kept out of its way.
+        .filter(|_| device.as_opencl().is_some())
         .map(|kernel| QuarantinedKernel {
             kernel: kernel.kernel.clone(),
             reason: kernel.reason.clone().unwrap_or_default(),
         })
         .collect();
-    let status = match (report.cancelled, report.results_are_right(), quarantine.is_empty()) {
-        (true, ..) => CheckStatus::Cancelled,
-        (_, false, _) => CheckStatus::Unusable,
-        (_, _, true) => CheckStatus::Passed,
-        (_, _, false) => CheckStatus::Failed,
-    };
+    let status =
+        match (report.cancelled, report.results_are_right(), report.failures().next().is_none()) {
+            (true, ..) => CheckStatus::Cancelled,
+            (_, false, _) => CheckStatus::Unusable,
+            (_, _, true) => CheckStatus::Passed,
+            (_, _, false) => CheckStatus::Failed,
+        };
     let passed = report.kernels.iter().filter(|kernel| kernel.failed == 0);
     let tested: Vec<String> = passed.map(|kernel| kernel.kernel.clone()).collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let record = CheckRecord {
         status,
-        quick: level == Level::Quick,
+        quick: level != Level::Full || report.left_out > 0,
         passed: tested.len(),
-        failed: quarantine.len(),
+        failed: report.failures().count(),
         polaris: env!("CARGO_PKG_VERSION").to_owned(),
         unix_time: now.map_or(0, |time| time.as_secs()),
     };
@@ -214,6 +217,7 @@ fn print_failures(device: &CheckedDevice) -> anyhow::Result<()> {
         let way = match kernel.worked_around {
             Some(true) => "quarantined; without it results are right",
             Some(false) => "quarantined, and results are STILL WRONG without it",
+            None if device.report.cancelled => "quarantined",
             None => "there is nothing to take its place",
         };
         let reason = kernel.reason.as_deref().unwrap_or_default();

@@ -30,7 +30,8 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     devices::measure_devices(&mut session)?;
     say("Checking: every operation on every device, against a double-precision reference ...\n")?;
     let checked = check::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
-    let ok = checked.ok;
+    let (ok, cancelled) =
+        (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
     if json {
         let result = Quickstart { machine: devices::describe(&session), check: checked };
         output::print_json("polaris.quickstart/1", &result)?;
@@ -42,7 +43,11 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
             "\nNext: polaris devices, polaris check, polaris bench memory; polaris --help lists all.",
         )?;
     }
-    Ok(if ok { exit::OK } else { exit::FOUND_WRONG })
+    Ok(match (cancelled, ok) {
+        (true, _) => exit::INTERRUPTED,
+        (_, true) => exit::OK,
+        (_, false) => exit::FOUND_WRONG,
+    })
 }
 
 fn devices_in_words(count: usize) -> String {

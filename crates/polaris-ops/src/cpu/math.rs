@@ -3,6 +3,9 @@
 //!
 //! The polynomials are minimax fits of our own; the tests compare every function with `f64`.
 
+// Coefficients are fits, also where one comes close to a constant of nature.
+#![allow(clippy::approx_constant, clippy::excessive_precision)]
+
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::cpu::blocks::ComputeType;

@@ -1,5 +1,8 @@
 //! The generator, and the way from its words to normally distributed numbers.
 
+// Coefficients are fits, also where one comes close to a constant of nature.
+#![allow(clippy::approx_constant, clippy::excessive_precision)]
+
 use crate::cpu::math::erfc_f64;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

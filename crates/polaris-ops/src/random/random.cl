@@ -4,12 +4,16 @@
 // Parameters:
 //   OUT            element type
 //   DISTRIBUTION   0 bits, 1 uniform, 2 normal
+//   WIDE           1 if a value needs two words: i64, and f64 unless normal
+//   IS_BOOL        1 if the type is bool
 //   R              type of the distribution's parameters: float, or double for f64
 //   LOG2(x), NEAR(x), MIDDLE(x), FAR(x)   the polynomials of the normal quantile
 //   WORK_GROUP     work-items in a group
 #ifndef OUT
 #define OUT f32
 #define DISTRIBUTION 1
+#define WIDE 0
+#define IS_BOOL 0
 #define R float
 #endif
 #ifndef WORK_GROUP

@@ -137,26 +137,37 @@ pub trait Ordered: ComputeType {
     const LOWEST: Self;
     const HIGHEST: Self;
 
-    #[inline(always)]
-    fn is_nan(self) -> bool {
-        // Only NaN differs from itself; integers never do.
-        self != self
-    }
+    fn is_nan(self) -> bool;
 }
 
 impl Ordered for f32 {
     const LOWEST: Self = f32::NEG_INFINITY;
     const HIGHEST: Self = f32::INFINITY;
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f32::is_nan(self)
+    }
 }
 
 impl Ordered for f64 {
     const LOWEST: Self = f64::NEG_INFINITY;
     const HIGHEST: Self = f64::INFINITY;
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
+    }
 }
 
 impl Ordered for i64 {
     const LOWEST: Self = i64::MIN;
     const HIGHEST: Self = i64::MAX;
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        false
+    }
 }
 
 /// The larger or a NaN. A NaN in `a` stays: nothing is larger.

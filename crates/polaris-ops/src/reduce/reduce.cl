@@ -161,7 +161,20 @@ void reduce_tree(OPERANDS)
     if (vectors) {
         // Dense elements, with segments that begin and end on multiples of four (but for the last).
         const ulong whole = end / 4 * 4;
-        for (r = segment * segment_length + 4 * item; r < whole; r += 4 * WORK_GROUP) {
+        r = segment * segment_length + 4 * item;
+        for (; r + 4 * WORK_GROUP < whole; r += 8 * WORK_GROUP) {
+            const VECTOR4(ACC) v = CONVERT4(ACC)(LOAD4(IN)(in, in_at + from + r));
+            const VECTOR4(ACC) w = CONVERT4(ACC)(LOAD4(IN)(in, in_at + from + r + 4 * WORK_GROUP));
+            acc = COMBINE(acc, v.s0);
+            acc1 = COMBINE(acc1, v.s1);
+            acc2 = COMBINE(acc2, v.s2);
+            acc3 = COMBINE(acc3, v.s3);
+            acc = COMBINE(acc, w.s0);
+            acc1 = COMBINE(acc1, w.s1);
+            acc2 = COMBINE(acc2, w.s2);
+            acc3 = COMBINE(acc3, w.s3);
+        }
+        if (r < whole) {
             const VECTOR4(ACC) v = CONVERT4(ACC)(LOAD4(IN)(in, in_at + from + r));
             acc = COMBINE(acc, v.s0);
             acc1 = COMBINE(acc1, v.s1);

@@ -30,9 +30,11 @@ pub fn measure(device: &DeviceRef, stop: Stop<'_>) -> Result<Measurement> {
         Some(cpu) => {
             let bytes = transfer_bytes(device).min(64 << 20);
             let mut loops = PlainLoops::new(bytes);
-            2.0 * bytes as f64
-                / median_seconds(device, 9, stop, || Ok(loops.memcpy(cpu.pool())))?
-                / 1e9
+            let seconds = median_seconds(device, 9, stop, || {
+                loops.memcpy(cpu.pool());
+                Ok(())
+            })?;
+            2.0 * bytes as f64 / seconds / 1e9
         }
         None => device_copy(device, transfer_bytes(device), stop)?,
     };

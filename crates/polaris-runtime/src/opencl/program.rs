@@ -258,12 +258,12 @@ impl Programs {
     }
 
     fn make(&self, key: &CacheKey, text: &str, options: &str, name: &str) -> Result<Program> {
-        if let Some(program) = self.from_disk(key, name) {
+        if let Some(program) = self.load(key, name) {
             return Ok(program);
         }
         // Whoever holds the lock builds; the others find its result on disk.
         let _building = self.cache.lock(key);
-        if let Some(program) = self.from_disk(key, name) {
+        if let Some(program) = self.load(key, name) {
             return Ok(program);
         }
         let program = self.build(text, options, name)?;
@@ -274,7 +274,7 @@ impl Programs {
         Ok(program)
     }
 
-    fn from_disk(&self, key: &CacheKey, name: &str) -> Option<Program> {
+    fn load(&self, key: &CacheKey, name: &str) -> Option<Program> {
         let binary = self.cache.load(key)?;
         // SAFETY: the bytes are what this driver gave for this device, as their checksum shows.
         let raw =
