@@ -152,7 +152,7 @@ fn segments(
     let units = device.capabilities().compute_units;
     let (wanted, shortest) = match kernel {
         Kernel::Serial => return 1,
-        Kernel::Tree => (units * 4, group * 8),
+        Kernel::Tree => (units * 8, group * 8),
         Kernel::Columns => (units * group * 8, 64),
     };
     wanted.div_ceil(outputs).min(count.div_ceil(shortest)).clamp(1, 1024)

@@ -241,13 +241,17 @@ impl std::fmt::Debug for ThreadPool {
 mod tests {
     use super::*;
 
+    fn add(counter: &AtomicUsize, value: usize) {
+        counter.fetch_add(value, Ordering::Relaxed);
+    }
+
     #[test]
     fn every_task_runs_once() {
         for threads in [1, 2, 5] {
             let pool = ThreadPool::new(threads);
             for tasks in [0, 1, 2, 3, 100, 1000] {
                 let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                pool.run(tasks, |i| drop(counts[i].fetch_add(1, Ordering::Relaxed)));
+                pool.run(tasks, |i| add(&counts[i], 1));
                 assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
             }
         }
@@ -258,7 +262,7 @@ mod tests {
         let pool = ThreadPool::new(3);
         let sum = AtomicUsize::new(0);
         for round in 0..20_000 {
-            pool.run(3, |i| drop(sum.fetch_add(i, Ordering::Relaxed)));
+            pool.run(3, |i| add(&sum, i));
             if round % 5_000 == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
@@ -273,7 +277,7 @@ mod tests {
             let seen: Vec<AtomicUsize> = (0..len).map(|_| AtomicUsize::new(0)).collect();
             pool.for_chunks(len, grain, |range| {
                 assert_eq!(range.start % grain, 0);
-                range.for_each(|i| drop(seen[i].fetch_add(1, Ordering::Relaxed)));
+                range.for_each(|i| add(&seen[i], 1));
             });
             assert!(seen.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{len} {grain}");
         }
@@ -288,7 +292,7 @@ mod tests {
             }));
             assert!(result.is_err());
             let done = AtomicUsize::new(0);
-            pool.run(8, |_| drop(done.fetch_add(1, Ordering::Relaxed)));
+            pool.run(8, |_| add(&done, 1));
             assert_eq!(done.into_inner(), 8);
         }
     }
@@ -301,9 +305,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        pool.run(4, |_| {
-                            pool.run(2, |_| drop(total.fetch_add(1, Ordering::Relaxed)))
-                        });
+                        pool.run(4, |_| pool.run(2, |_| add(&total, 1)));
                     }
                 });
             }
