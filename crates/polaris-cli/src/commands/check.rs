@@ -162,7 +162,11 @@ fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &Ch
         if record.passed + record.failed > 0 || report.cancelled {
             profile.check = Some(record.clone());
         }
-        // What was run now is judged by it; what was not keeps its earlier verdict.
+        // What was run now is judged by it; what was not keeps its earlier verdict. A check that
+        // was broken off may have broken what it was at.
+        if report.cancelled {
+            return;
+        }
         profile.quarantine.retain(|old| {
             !tested.contains(&old.kernel) && quarantine.iter().all(|new| new.kernel != old.kernel)
         });
