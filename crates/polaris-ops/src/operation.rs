@@ -211,3 +211,13 @@ pub(crate) fn alias_is_harmless(input: &Array, output: &Array) -> bool {
         && input.layout() == output.layout();
     disjoint || same
 }
+
+/// Refuses an output in which several indices lead to one element: the result would depend on the
+/// order in which they are written.
+pub(crate) fn writes_each_element_once(op: &'static str, output: &Array) -> Result<()> {
+    if output.layout().overlaps_itself() {
+        let layout = output.layout().to_string();
+        return Err(polaris_core::Error::OverlappingOutput { op, layout }.into());
+    }
+    Ok(())
+}

@@ -76,11 +76,6 @@ pub enum Event {
     },
 }
 
-/// How many cases a level has.
-pub fn case_count(level: Level) -> usize {
-    plan(level).len()
-}
-
 /// Runs a job on a device.
 pub fn run_job(
     device: &DeviceRef,

@@ -16,9 +16,7 @@ mod tolerance;
 mod values;
 
 pub use case::{Case, Finding};
-pub use check::{
-    CheckReport, Event, Job, KernelResult, Level, Tally, case_count, check_device, run_job,
-};
+pub use check::{CheckReport, Event, Job, KernelResult, Level, Tally, check_device, run_job};
 pub use devices::{devices_under_test, is_required};
 pub use operand::{Arrangement, Operand};
 pub use suites::{CaseParameters, SUITES, Suite};

@@ -6,11 +6,11 @@ mod opencl;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 
-use polaris_core::{DType, Element, Error as CoreError, bf16, f16};
+use polaris_core::{DType, Element, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::operation::{Operation, alias_is_harmless, run};
+use crate::operation::{Operation, alias_is_harmless, run, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// Copies an array, which broadcasts to the output's shape, into the output's layout and type.
@@ -62,10 +62,7 @@ impl Operation for Copy {
             return Err(Error::WrongArity { op, expected: 1, found: inputs.len() });
         };
         input.layout().broadcast_to(op, output.shape())?;
-        if output.layout().overlaps_itself() {
-            let layout = output.layout().to_string();
-            return Err(CoreError::OverlappingOutput { op, layout }.into());
-        }
+        writes_each_element_once(op, output)?;
         if !alias_is_harmless(input, output) {
             return Err(Error::AliasedOutput { op });
         }
@@ -117,7 +114,7 @@ impl Operation for Copy {
 }
 
 /// One element by the plain definition.
-fn convert(value: f64, from: DType, to: DType) -> f64 {
+pub(crate) fn convert(value: f64, from: DType, to: DType) -> f64 {
     let whole = value as i128;
     match to {
         DType::F64 => value,

@@ -15,7 +15,7 @@ use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::operation::{Operation, alias_is_harmless, run};
+use crate::operation::{Operation, alias_is_harmless, run, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// A function applied to each element. Inputs broadcast to the output's shape.
@@ -97,11 +97,7 @@ impl Operation for Elementwise {
         if output.dtype() != expected {
             return Err(CoreError::DTypeMismatch { op, lhs: output.dtype(), rhs: expected }.into());
         }
-        if output.layout().overlaps_itself() {
-            let layout = output.layout().to_string();
-            return Err(CoreError::OverlappingOutput { op, layout }.into());
-        }
-        Ok(())
+        writes_each_element_once(op, output)
     }
 
     fn supports(

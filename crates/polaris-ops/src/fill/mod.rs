@@ -1,11 +1,11 @@
 //! Sets every element of an array, of any layout, to one value.
 
-use polaris_core::{DType, Element, Error as CoreError, Layout, Shape, bf16, f16};
+use polaris_core::{DType, Element, Layout, Shape, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
-use crate::operation::{Operation, run};
+use crate::operation::{Operation, run, writes_each_element_once};
 use crate::{Array, Error, Result, copy};
 
 /// Fills with a value, rounded or cut off to the array's type as a cast from `f64` does.
@@ -101,11 +101,7 @@ impl Operation for Fill {
         if !inputs.is_empty() {
             return Err(Error::WrongArity { op, expected: 0, found: inputs.len() });
         }
-        if output.layout().overlaps_itself() {
-            let layout = output.layout().to_string();
-            return Err(CoreError::OverlappingOutput { op, layout }.into());
-        }
-        Ok(())
+        writes_each_element_once(op, output)
     }
 
     fn supports(&self, kernel: Kernel, _: &OpenClDevice, _: &[&Array], output: &Array) -> bool {
@@ -144,17 +140,6 @@ impl Operation for Fill {
     }
 
     fn reference(&self, _: &[Vec<f64>], _: &[&Array], output: &Array) -> Vec<f64> {
-        let value = match output.dtype() {
-            DType::F64 => self.value,
-            DType::F32 => f64::from(self.value as f32),
-            DType::F16 => f64::from(<f16 as Element>::from_f64(self.value)),
-            DType::BF16 => f64::from(<bf16 as Element>::from_f64(self.value)),
-            DType::I8 => f64::from(self.value as i8),
-            DType::U8 => f64::from(self.value as u8),
-            DType::I32 => f64::from(self.value as i32),
-            DType::I64 => (self.value as i64) as f64,
-            DType::Bool => f64::from(u8::from(self.value != 0.0)),
-        };
-        vec![value; output.elements()]
+        vec![copy::convert(self.value, DType::F64, output.dtype()); output.elements()]
     }
 }

@@ -17,7 +17,7 @@ use polaris_runtime::DeviceRef;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::operation::{Operation, run};
+use crate::operation::{Operation, run, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// How random numbers are distributed.
@@ -116,11 +116,7 @@ impl Operation for Random {
             let what = format!("the offset {} is not a multiple of four", self.offset);
             return Err(Error::InvalidParameter { op, what });
         }
-        if output.layout().overlaps_itself() {
-            let layout = output.layout().to_string();
-            return Err(CoreError::OverlappingOutput { op, layout }.into());
-        }
-        Ok(())
+        writes_each_element_once(op, output)
     }
 
     fn supports(

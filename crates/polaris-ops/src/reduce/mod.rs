@@ -13,7 +13,7 @@ use polaris_core::{Collapsed, DType, Error as CoreError, Layout, MAX_RANK, Shape
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::operation::{Operation, run};
+use crate::operation::{Operation, run, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// What becomes of the elements.
@@ -148,10 +148,7 @@ impl Operation for Reduce {
         {
             return Err(Error::EmptyReduction { op });
         }
-        if output.layout().overlaps_itself() {
-            let layout = output.layout().to_string();
-            return Err(CoreError::OverlappingOutput { op, layout }.into());
-        }
+        writes_each_element_once(op, output)?;
         if input.buffer().shares_memory_with(output.buffer()) {
             return Err(Error::AliasedOutput { op });
         }
