@@ -62,8 +62,8 @@ impl ClEvent {
 }
 
 impl Completion for ClEvent {
-    /// Without spinning: drivers' own waits burn a core, and their callbacks can come twenty
-    /// milliseconds late (measured on NVIDIA's).
+    /// Without spinning: drivers' own waits may burn a core. Nor by callback: on NVIDIA's driver
+    /// that made a batch of launches that takes a millisecond last about twenty.
     fn wait(&self) -> Result<()> {
         let start = Instant::now();
         while !self.is_complete()? {
