@@ -51,8 +51,8 @@ impl Session {
                 device.info().name
             );
             let checked = first_check(self, &device)?;
-            if checked.report.cancelled {
-                // The user skips the check, not the command.
+            if checked.report.cancelled || interrupt::requested() {
+                // The user skips the check, not the command; also where it had just ended.
                 interrupt::forget();
                 eprintln!(
                     "note: {}: the check was skipped; `polaris check` makes up for it",

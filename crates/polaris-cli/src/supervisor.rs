@@ -140,6 +140,10 @@ impl Supervisor<'_> {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = worker.wait()?;
+                    if interrupt::reached(status) {
+                        self.tally.cancel();
+                        break Ending::Regular;
+                    }
                     break Ending::Crashed(format!("the driver took its process down ({status})"));
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt::requested() => {
