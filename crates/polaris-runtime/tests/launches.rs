@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{add_kernel, on_every_opencl_device, opencl_devices, runtime};
-use polaris_runtime::opencl::Launch;
+use common::{
+    add_kernel, ints, new_queue, on_every_opencl_device, opencl_devices, runtime, source,
+};
+use polaris_runtime::opencl::{COUNTERS, Launch};
 use polaris_runtime::{Buffer, DeviceExt, Error, Result};
 
 #[track_caller]
@@ -127,5 +129,28 @@ fn threads_launch_one_kernel_with_arguments_of_their_own() {
                 });
             }
         });
+    });
+}
+
+const COUNT: &str = "
+__kernel void count(__global uint *counters, __global int *seen, ulong seen_first) {
+    size_t i = get_global_id(0);
+    seen[seen_first + i] = (int)atomic_inc(counters + i);
+    atomic_xchg(counters + i, 0u);
+}";
+
+#[test]
+fn every_queue_has_counters_that_begin_at_zero() {
+    on_every_opencl_device(|device, opencl| {
+        let kernel = opencl.kernel(("test count", 0), "count", || source("count", &[COUNT]));
+        let kernel = kernel.unwrap();
+        for queue in [device.queue(), &new_queue(device)] {
+            for _ in 0..2 {
+                let seen = ints(device, queue, COUNTERS);
+                let launch = opencl.launch_on(queue.as_ref(), &kernel).unwrap();
+                launch.counters().buffer(&seen, 0).run(&[COUNTERS], &[1]).unwrap();
+                assert_eq!(seen.to_vec::<i32>().unwrap(), [0; COUNTERS]);
+            }
+        }
     });
 }

@@ -4,10 +4,11 @@
 mod cpu;
 mod cpu_folds;
 mod opencl;
+mod opencl_program;
 mod reference;
 
 pub use opencl::Kernel;
-pub(crate) use opencl::shipped_programs;
+pub(crate) use opencl_program::shipped_programs;
 
 use polaris_core::{Collapsed, DType, Error as CoreError, Layout, MAX_RANK, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -117,7 +118,8 @@ impl Reduce {
 impl Operation for Reduce {
     type Kernel = Kernel;
 
-    const KERNELS: &'static [Kernel] = &[Kernel::Columns, Kernel::Tree, Kernel::Serial];
+    const KERNELS: &'static [Kernel] =
+        &[Kernel::Columns, Kernel::OnePass, Kernel::Tree, Kernel::Serial];
 
     fn name(&self) -> &'static str {
         self.reduction.name()

@@ -1,13 +1,12 @@
 //! Reductions on OpenCL devices.
 
-use polaris_core::{DType, MAX_RANK};
-use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
+use polaris_core::{Collapsed, DType, MAX_RANK};
+use polaris_runtime::opencl::{COUNTERS, OpenClDevice};
 use polaris_runtime::{Buffer, Device, DeviceExt};
 
+use super::opencl_program::{Config, Variant, accumulator_dtype};
 use super::{Reduce, Reduction, Spaces};
-use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
-};
+use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
 use crate::{Array, Result};
 
 /// The kernels of reductions.
@@ -15,7 +14,9 @@ use crate::{Array, Result};
 pub enum Kernel {
     /// A work-item for each output, or each segment of one, side by side in memory.
     Columns,
-    /// A work-group for each output, or each segment of one.
+    /// A work-group for each segment of an output; the last one to finish combines them.
+    OnePass,
+    /// A work-group for each output, or each segment of one, which a second launch combines.
     Tree,
     /// A work-item for each output: slow, and little that a compiler could get wrong.
     Serial,
@@ -26,55 +27,27 @@ impl Kernel {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Columns => "columns",
+            Self::OnePass => "onepass",
             Self::Tree => "tree",
             Self::Serial => "serial",
         }
     }
-}
 
-const PARTS: &[&str] = &[ELEMENT, include_str!("reduce.cl")];
+    const fn variant(self) -> Variant {
+        match self {
+            Self::Columns | Self::Serial => Variant::Serial,
+            Self::OnePass => Variant::OnePass,
+            Self::Tree => Variant::Tree,
+        }
+    }
+}
 
 /// Up to this many elements an output is better served by one work-item than by a group.
 const SHORT: usize = 16;
 
-/// What one program is specialised for.
-#[derive(Debug, Clone, Copy)]
-struct Config {
-    reduction: Reduction,
-    tree: bool,
-    dtype: DType,
-    one_axis: bool,
-    wide: bool,
-    work_group: usize,
-}
-
-impl Config {
-    fn key(&self) -> u64 {
-        let types = (self.reduction as u64) << 8 | dtype_code(self.dtype);
-        let flags = [self.one_axis, self.wide, self.tree];
-        let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
-        (types << 8 | flags) << 16 | self.work_group as u64
-    }
-
-    fn source(&self) -> ProgramSource {
-        let accumulator = accumulator(self.reduction, self.dtype);
-        let defines = Defines::new()
-            .number("REDUCTION", self.reduction as i64)
-            .code("IN", self.dtype.name())
-            .code("OUT", self.reduction.output_dtype(self.dtype).name())
-            .code("ACC", accumulator)
-            .code("FIRST", first(self.reduction, accumulator))
-            .code("INDEX", if self.wide { "ulong" } else { "uint" })
-            .number("ONE_AXIS", self.one_axis)
-            .number("WORK_GROUP", self.work_group as i64)
-            .number("TREE", self.tree);
-        let variant = if self.tree { "tree" } else { "serial" };
-        let name = format!("reduce.cl {}_{}_{variant}", self.reduction.name(), self.dtype);
-        let axes = if self.one_axis { "" } else { "_axes" };
-        let wide = if self.wide { "_wide" } else { "" };
-        ProgramSource { name: name + axes + wide, parts: PARTS, defines, options: "" }
-    }
-}
+/// Elements for each work-item that make another group worth its while. Segments are multiples of
+/// it, so that no group ends with a few elements, and of four, as reading in fours needs it.
+const PIECE: usize = 8;
 
 /// Which part of the work a launch does; the numbers are those of the source.
 #[derive(Debug, Clone, Copy)]
@@ -82,33 +55,6 @@ enum Stage {
     Only = 0,
     First = 1,
     Second = 2,
-}
-
-/// Sums of integers are made in `long`, everything else in the compute type.
-fn accumulator(reduction: Reduction, dtype: DType) -> &'static str {
-    if reduction == Reduction::Sum && !dtype.is_float() { "long" } else { compute_type(dtype) }
-}
-
-fn first(reduction: Reduction, accumulator: &str) -> &'static str {
-    match (reduction, accumulator) {
-        (Reduction::Sum | Reduction::Mean, _) => "0",
-        (Reduction::Min, "int") => "INT_MAX",
-        (Reduction::Min, "long") => "LONG_MAX",
-        (Reduction::Min, _) => "INFINITY",
-        (_, "int") => "INT_MIN",
-        (_, "long") => "LONG_MIN",
-        (_, _) => "(-INFINITY)",
-    }
-}
-
-/// The type of partial results, as a buffer knows it.
-fn accumulator_dtype(accumulator: &str) -> DType {
-    match accumulator {
-        "float" => DType::F32,
-        "double" => DType::F64,
-        "int" => DType::I32,
-        _ => DType::I64,
-    }
 }
 
 pub fn supports(
@@ -122,16 +68,20 @@ pub fn supports(
         return false;
     };
     let (length, [_, stride]) = kept.inner();
+    let group = power_of_two(work_group(device));
+    // A value and a place for each item, and a number for all of them.
+    let fits = group * 16 + 4 <= device.capabilities().local_memory_bytes as usize;
     device.capabilities().supports(input.dtype())
         && match kernel {
             Kernel::Columns => {
                 reduced.elements() <= SHORT
                     || stride == 1 && length >= 32 && reduced.inner().1 != [1]
             }
-            Kernel::Tree => {
-                power_of_two(work_group(device)) * 16
-                    <= device.capabilities().local_memory_bytes as usize
+            Kernel::OnePass => {
+                let split = Split::new(kernel, device, input.dtype(), output, &reduced);
+                fits && output.elements() <= COUNTERS && split.segments > 1
             }
+            Kernel::Tree => fits,
             Kernel::Serial => true,
         }
 }
@@ -140,22 +90,44 @@ fn power_of_two(limit: usize) -> usize {
     1 << limit.max(1).ilog2()
 }
 
-/// Into how many segments the elements of each output are split: enough to fill the device, but
-/// no shorter than is worth a work-group or work-item.
-fn segments(
-    kernel: Kernel,
-    device: &OpenClDevice,
-    outputs: usize,
-    count: usize,
-    group: usize,
-) -> usize {
-    let units = device.capabilities().compute_units;
-    let (wanted, shortest) = match kernel {
-        Kernel::Serial => return 1,
-        Kernel::Tree => (units * 8, group * 8),
-        Kernel::Columns => (units * group * 8, 64),
-    };
-    wanted.div_ceil(outputs).min(count.div_ceil(shortest)).clamp(1, 1024)
+/// How the elements of each output are split into segments.
+struct Split {
+    segments: usize,
+    /// Elements of a segment, but for the last.
+    length: usize,
+}
+
+impl Split {
+    /// Enough segments to fill the device, but none shorter than is worth a work-group or
+    /// work-item. It is the same for `OnePass` and `Tree`, so that both give the same bits.
+    fn new(
+        kernel: Kernel,
+        device: &OpenClDevice,
+        dtype: DType,
+        output: &Array,
+        reduced: &Collapsed<1>,
+    ) -> Self {
+        let units = device.capabilities().compute_units;
+        let group = power_of_two(work_group(device));
+        let (outputs, count) = (output.elements().max(1), reduced.elements());
+        let length = match kernel {
+            Kernel::Serial => count,
+            Kernel::OnePass | Kernel::Tree => {
+                // Each item has four loads under way, so a few groups keep a unit's memory busy;
+                // more would only lengthen the end, when groups are counted one after another and
+                // the last one looks at all of them. Narrow elements need more loads for as much.
+                let groups = units * if dtype.size() < 4 { 6 } else { 4 };
+                let pieces = count.div_ceil(group * PIECE);
+                pieces.div_ceil(groups.div_ceil(outputs)) * group * PIECE
+            }
+            Kernel::Columns => {
+                let items = (units * group * 8).div_ceil(outputs);
+                count.div_ceil(items.min(count.div_ceil(64)).clamp(1, 1024))
+            }
+        };
+        let length = length.max(1);
+        Self { segments: count.div_ceil(length).max(1), length }
+    }
 }
 
 pub fn run(
@@ -166,22 +138,19 @@ pub fn run(
     output: &Array,
 ) -> Result<()> {
     let spaces = op.spaces(input, output)?;
-    let group = power_of_two(work_group(device));
     let (outputs, count) = (output.elements(), spaces.reduced.elements());
-    let segments = segments(kernel, device, outputs, count, group);
-    // In multiples of four, so that segments can be read in vectors.
-    let length = count.div_ceil(segments).next_multiple_of(4).max(4);
-    let segments = count.div_ceil(length).max(1);
+    let Split { segments, length } =
+        Split::new(kernel, device, input.dtype(), output, &spaces.reduced);
     let config = Config {
         reduction: op.reduction,
-        tree: kernel == Kernel::Tree,
+        variant: kernel.variant(),
         dtype: input.dtype(),
         one_axis: spaces.reduced.rank() <= 1,
         wide: needs_wide_index(&spaces.kept) || needs_wide_index(&spaces.reduced),
-        work_group: group,
+        work_group: power_of_two(work_group(device)),
     };
     let partial_len = if segments > 1 { outputs * segments } else { 1 };
-    let dtype = accumulator_dtype(accumulator(op.reduction, input.dtype()));
+    let dtype = accumulator_dtype(op.reduction, input.dtype());
     let partial = output.device().allocate(dtype, partial_len)?;
     let places = if op.reduction == Reduction::ArgMax { partial_len } else { 1 };
     let places = output.device().allocate(DType::I64, places)?;
@@ -194,12 +163,15 @@ pub fn run(
         partial: &partial,
         places: &places,
         divisor: count,
-        vectors: kernel == Kernel::Tree && in_vectors(&spaces, input),
+        vectors: config.variant != Variant::Serial && in_vectors(&spaces, input),
     };
     if segments == 1 {
-        return launcher.launch(Stage::Only, outputs, count, 1, count);
+        return launcher.launch(Stage::Only, outputs, count, 1, length);
     }
     launcher.launch(Stage::First, outputs, count, segments, length)?;
+    if kernel == Kernel::OnePass {
+        return Ok(());
+    }
     launcher.launch(Stage::Second, outputs, segments, 1, segments)
 }
 
@@ -235,7 +207,7 @@ impl Launcher<'_> {
         length: usize,
     ) -> Result<()> {
         let Self { device, config, spaces: Spaces { kept, reduced }, .. } = self;
-        let entry = if config.tree { "reduce_tree" } else { "reduce_serial" };
+        let entry = config.variant.entry();
         let built = device.kernel(("reduce", config.key()), entry, || config.source())?;
         let mut launch = device
             .launch(&built)
@@ -258,32 +230,14 @@ impl Launcher<'_> {
         launch = pass_axes(launch, &axes(kept.strides(1), reduced.strides(0)), config.wide);
         launch = pass_array(pass_array(launch, self.output), self.input);
         launch = launch.buffer(self.partial, 0).buffer(self.places, 0);
+        if config.variant == Variant::OnePass {
+            launch = launch.counters();
+        }
         let work = outputs * segments;
-        let items = if config.tree { work * config.work_group } else { work };
+        let items = match config.variant {
+            Variant::Serial => work,
+            Variant::Tree | Variant::OnePass => work * config.work_group,
+        };
         Ok(launch.run(&[items], &[config.work_group])?)
     }
-}
-
-/// Every reduction of every type, and `f32` with several axes and with wide indices.
-pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
-    let mut configs = Vec::new();
-    for tree in [true, false] {
-        let config = |reduction, dtype, one_axis, wide| Config {
-            reduction,
-            tree,
-            dtype,
-            one_axis,
-            wide,
-            work_group: 256,
-        };
-        for reduction in Reduction::ALL {
-            let defined = |dtype: &DType| reduction != Reduction::Mean || dtype.is_float();
-            let types = DType::ALL.into_iter().filter(defined);
-            configs.extend(types.map(|dtype| config(reduction, dtype, true, false)));
-            for (one_axis, wide) in [(false, false), (true, true), (false, true)] {
-                configs.push(config(reduction, DType::F32, one_axis, wide));
-            }
-        }
-    }
-    configs.iter().map(Config::source).collect()
 }

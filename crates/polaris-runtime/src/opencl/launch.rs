@@ -119,6 +119,21 @@ impl Launch<'_> {
         launch.value((buffer.byte_offset() / buffer.dtype().size() + first) as u64)
     }
 
+    /// Passes the queue's counters, as one argument: a pointer to [`COUNTERS`] `uint`s that are
+    /// zero when the kernel begins, and that it leaves at zero for the next one.
+    ///
+    /// [`COUNTERS`]: crate::opencl::COUNTERS
+    pub fn counters(mut self) -> Self {
+        match self.queue.counters() {
+            // SAFETY: a memory object is passed by the address of its handle.
+            Ok(memory) => unsafe { self.set(size_of::<cl_mem>(), ptr::from_ref(&memory).cast()) },
+            Err(error) => {
+                self.status = self.status.and(Err(error));
+                self
+            }
+        }
+    }
+
     /// Passes local memory of this many bytes.
     pub fn local(self, bytes: usize) -> Self {
         // SAFETY: local memory is passed by its size alone.

@@ -21,6 +21,7 @@ pub use launch::{Kernel, KernelArgument, Launch};
 pub(crate) use library::discover;
 pub use library::{IcdFinding, OpenClReport, UnusableDevice};
 pub use program::{Define, Defines, Program, ProgramCounts, ProgramSource};
+pub use queue::COUNTERS;
 
 use crate::{DeviceId, Error};
 

@@ -1,28 +1,32 @@
 //! In-order queues of an OpenCL device.
 
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_barrier_with_wait_list,
     enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker_with_wait_list, enqueue_read_buffer,
     enqueue_write_buffer, flush, release_command_queue,
 };
-use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event};
+use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_mem};
 
 use crate::memory::DeviceMemory;
 use crate::opencl::event::ClEvent;
 use crate::opencl::failed;
-use crate::opencl::memory::raw_memory;
+use crate::opencl::memory::{ClMemory, raw_memory};
 use crate::opencl::staging::{CHUNK, Pinned, StagingPool};
 use crate::queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions};
 use crate::{DeviceId, Result};
+
+/// How many counters a queue has for its kernels.
+pub const COUNTERS: usize = 1024;
 
 pub(super) struct ClQueue {
     id: QueueId,
     device: DeviceId,
     context: cl_context,
     unified_memory: bool,
+    counters: OnceLock<ClMemory>,
     /// Dropped before the queue it uses.
     staging: Arc<StagingPool>,
     raw: RawQueue,
@@ -56,8 +60,30 @@ impl ClQueue {
         // SAFETY: context and device belong together and are alive.
         let raw = unsafe { create_command_queue(context, raw_device, properties) };
         let raw = RawQueue(raw.map_err(failed(device, "clCreateCommandQueue"))?);
-        let staging = Arc::default();
-        Ok(Self { id: QueueId::next(), device, context, unified_memory, staging, raw })
+        Ok(Self {
+            id: QueueId::next(),
+            device,
+            context,
+            unified_memory,
+            counters: OnceLock::new(),
+            staging: Arc::default(),
+            raw,
+        })
+    }
+
+    /// Numbers through which the groups of one kernel find out which of them is the last. Each
+    /// queue has its own and runs its kernels one after another, so no two of them count at once;
+    /// each leaves zeros. One that fails midway may not, but then the driver fails everything that
+    /// comes after it too. Made when they are first wanted, and too small for a budget.
+    pub fn counters(&self) -> Result<cl_mem> {
+        if let Some(counters) = self.counters.get() {
+            return Ok(counters.raw());
+        }
+        let bytes = COUNTERS * size_of::<u32>();
+        let fresh = ClMemory::new(self.context, self.device, bytes)?;
+        self.fill(&[0; 4], MemoryRange { memory: &fresh, offset: 0, bytes })?;
+        // Where another thread was faster, its counters were filled before they got here.
+        Ok(self.counters.get_or_init(|| fresh).raw())
     }
 
     pub fn device(&self) -> DeviceId {
