@@ -20,12 +20,7 @@ impl<const N: usize> Collapsed<N> {
     /// # Panics
     /// If a layout has another shape: callers broadcast first.
     pub fn new(shape: &Shape, layouts: [&Layout; N]) -> Self {
-        let mut collapsed = Self {
-            dims: [1; MAX_RANK],
-            strides: [[0; MAX_RANK]; N],
-            offsets: layouts.map(Layout::offset),
-            rank: 0,
-        };
+        let mut collapsed = Self::single(layouts.map(Layout::offset));
         for layout in layouts {
             assert!(layout.shape() == shape, "layouts should be broadcast before they collapse");
         }
@@ -37,6 +32,11 @@ impl<const N: usize> Collapsed<N> {
             collapsed.push(dim, strides);
         }
         collapsed
+    }
+
+    /// A single point: these elements and no axis.
+    pub fn single(offsets: [usize; N]) -> Self {
+        Self { dims: [1; MAX_RANK], strides: [[0; MAX_RANK]; N], offsets, rank: 0 }
     }
 
     /// Adds an innermost axis, joined with the previous one if every operand steps evenly.
@@ -56,6 +56,13 @@ impl<const N: usize> Collapsed<N> {
             all[self.rank] = stride;
         }
         self.rank += 1;
+    }
+
+    /// The first point alone.
+    #[must_use]
+    pub fn first_point(mut self) -> Self {
+        self.rank = 0;
+        self
     }
 
     /// The number of axes; 0 for a single element.

@@ -97,7 +97,8 @@ impl Layout {
     /// Whether two different indices may lead to the same element. Exact for layouts made by
     /// slicing, permuting and broadcasting; conservative (true) for interleaved ones.
     pub fn overlaps_itself(&self) -> bool {
-        if self.elements() <= 1 {
+        // Most layouts are contiguous, which is quickly seen.
+        if self.elements() <= 1 || self.is_contiguous() {
             return false;
         }
         let mut axes: Vec<(usize, usize)> = self

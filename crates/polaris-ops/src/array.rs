@@ -84,6 +84,12 @@ impl Array {
         self.buffer.device()
     }
 
+    /// The stretch of its block of memory, in bytes, from its first to its last element.
+    pub(crate) fn extent(&self) -> Range<usize> {
+        let at = |element: usize| self.buffer.byte_offset() + element * self.dtype().size();
+        at(self.layout.offset())..at(self.layout.end())
+    }
+
     /// The axes in another order, sharing the memory.
     ///
     /// # Errors

@@ -36,6 +36,17 @@ pub trait Operation: fmt::Debug + Sync {
         output: &Array,
     ) -> bool;
 
+    /// The kernel to try before all others, where the order of [`Self::KERNELS`] does not say
+    /// which one suits the shapes. It supports them.
+    fn preferred(
+        &self,
+        _device: &OpenClDevice,
+        _inputs: &[&Array],
+        _output: &Array,
+    ) -> Option<Self::Kernel> {
+        None
+    }
+
     /// The kernel's name, `<op>_<dtype>_<variant>`: what is quarantined if it is wrong.
     fn kernel_name(&self, kernel: Self::Kernel, inputs: &[&Array], output: &Array) -> String;
 
@@ -76,10 +87,7 @@ pub fn run<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()
         return op.run_cpu(cpu, inputs, output);
     }
     if let Some(device) = output.device().as_opencl() {
-        for &kernel in O::KERNELS {
-            if !op.supports(kernel, device, inputs, output) {
-                continue;
-            }
+        for kernel in kernels(op, device, inputs, output) {
             let name = || op.kernel_name(kernel, inputs, output);
             if device.is_quarantined(name) {
                 say_once(device, &name(), "is quarantined on this driver");
@@ -122,11 +130,21 @@ pub fn usable_kernels<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -
     let Some(device) = output.device().as_opencl() else {
         return Vec::new();
     };
-    O::KERNELS
-        .iter()
-        .copied()
-        .filter(|&kernel| op.supports(kernel, device, inputs, output))
-        .collect()
+    kernels(op, device, inputs, output).collect()
+}
+
+/// The preferred kernel, then the others that support this.
+fn kernels<'a, O: Operation>(
+    op: &'a O,
+    device: &'a OpenClDevice,
+    inputs: &'a [&'a Array],
+    output: &'a Array,
+) -> impl Iterator<Item = O::Kernel> + 'a {
+    let preferred = op.preferred(device, inputs, output);
+    let others = O::KERNELS.iter().copied().filter(move |&kernel| {
+        Some(kernel) != preferred && op.supports(kernel, device, inputs, output)
+    });
+    preferred.into_iter().chain(others)
 }
 
 fn check_devices<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()> {
@@ -199,12 +217,7 @@ pub(crate) fn alias_is_harmless(input: &Array, output: &Array) -> bool {
     if !input.buffer().shares_memory_with(output.buffer()) {
         return true;
     }
-    let extent = |array: &Array| {
-        let start = array.buffer().byte_offset() + array.layout().offset() * array.dtype().size();
-        let end = array.buffer().byte_offset() + array.layout().end() * array.dtype().size();
-        start..end
-    };
-    let (read, written) = (extent(input), extent(output));
+    let (read, written) = (input.extent(), output.extent());
     let disjoint = read.end <= written.start || written.end <= read.start;
     let same = input.dtype() == output.dtype()
         && input.buffer().byte_offset() == output.buffer().byte_offset()

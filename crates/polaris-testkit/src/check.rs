@@ -119,7 +119,12 @@ fn run_case(
     let Ok(kernels) = case.kernels(device) else {
         return;
     };
-    let most = if job.level == Level::Standard { 1 } else { usize::MAX };
+    // The chosen kernel comes first, then what would take its place.
+    let most = match job.level {
+        Level::Quick => 2,
+        Level::Standard => 1,
+        Level::Full => usize::MAX,
+    };
     for (index, kernel) in kernels.into_iter().enumerate().take(most) {
         if !job.skip.contains(&kernel) {
             emit(Event::Begin { case: number, kernel: kernel.clone() });
@@ -364,12 +369,15 @@ fn plan(level: Level) -> Vec<Planned> {
             for variant in 0..(description.variants)() {
                 let every = |n: usize| (variant + layout).is_multiple_of(n);
                 let wanted = match (level, layout) {
-                    (Level::Full, _) => true,
+                    (Level::Full, _) => (description.takes)(variant, layout),
                     (Level::Standard, FIRST_LAYOUT) => {
                         (description.is_essential)(variant) || every(9)
                     }
+                    (Level::Standard, LONG_LAYOUT) => (description.is_essential)(variant),
                     (Level::Standard, TRANSPOSED_LAYOUT) => every(9),
                     (Level::Quick, FIRST_LAYOUT | TRANSPOSED_LAYOUT) => every(11),
+                    // The variants of the first layout: most of their programs are there already.
+                    (Level::Quick, LONG_LAYOUT) => variant.is_multiple_of(11),
                     _ => false,
                 };
                 if wanted {
@@ -381,6 +389,8 @@ fn plan(level: Level) -> Vec<Planned> {
     cases
 }
 
-/// Places in `CaseParameters::fixed`: a dense one with special values, and a transposed one.
+/// Places in `CaseParameters::fixed`: a dense one with special values, one that is long enough to
+/// be reduced in segments, and a transposed one.
 const FIRST_LAYOUT: usize = 0;
+const LONG_LAYOUT: usize = 5;
 const TRANSPOSED_LAYOUT: usize = 7;

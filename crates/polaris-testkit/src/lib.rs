@@ -10,6 +10,7 @@
 mod case;
 mod check;
 mod devices;
+mod matmul;
 mod operand;
 mod suites;
 mod tolerance;

@@ -39,6 +39,9 @@ pub struct Suite {
     pub variants: fn() -> usize,
     /// Whether a variant is one that even a short check should not leave out.
     pub is_essential: fn(usize) -> bool,
+    /// Whether a full check takes a variant with a layout, by its place in
+    /// [`CaseParameters::fixed`]. Each program costs a build.
+    pub takes: fn(usize, usize) -> bool,
     /// The case of a variant and parameters.
     pub case: fn(usize, &CaseParameters) -> Case,
 }
@@ -49,26 +52,43 @@ pub const SUITES: &[Suite] = &[
         name: "elementwise",
         variants: || elementwise_variants().len(),
         is_essential: |variant| elementwise_variants()[variant].1 == DType::F32,
+        takes: |_, _| true,
         case: elementwise,
     },
     Suite {
         name: "copy",
         variants: || copy_variants().len(),
         is_essential: |variant| copy_variants()[variant].0 == copy_variants()[variant].1,
+        takes: |_, _| true,
         case: copy,
     },
-    Suite { name: "fill", variants: || DType::ALL.len(), is_essential: |_| true, case: fill },
+    Suite {
+        name: "fill",
+        variants: || DType::ALL.len(),
+        is_essential: |_| true,
+        takes: |_, _| true,
+        case: fill,
+    },
     Suite {
         name: "random",
         variants: || random_variants().len(),
         is_essential: |variant| random_variants()[variant].1 == DType::F32,
+        takes: |_, _| true,
         case: random,
     },
     Suite {
         name: "reduce",
         variants: || reduce_variants().len(),
         is_essential: |variant| reduce_variants()[variant].1 == DType::F32,
+        takes: |_, _| true,
         case: reduce,
+    },
+    Suite {
+        name: "matmul",
+        variants: || crate::matmul::VARIANTS.len(),
+        is_essential: crate::matmul::is_essential,
+        takes: crate::matmul::takes,
+        case: crate::matmul::case,
     },
 ];
 

@@ -15,6 +15,9 @@ pub enum Tolerance {
     Elementary,
     /// Sums of many numbers, relative to the sum of their magnitudes.
     Accumulated,
+    /// Sums of many products of numbers that were rounded to eleven bits, relative to the sum of
+    /// their magnitudes.
+    Tf32,
     /// A fixed absolute error: the normal quantile, which is an approximation by design.
     Absolute(f64),
 }
@@ -56,6 +59,8 @@ impl Tolerance {
             Self::Division => 4.0,
             Self::Elementary => 20.0,
             Self::Accumulated => 32.0,
+            // Each factor is off by up to half of its last place, 2^-11 of it.
+            Self::Tf32 => 2f64.powi(-10) / f64::from(f32::EPSILON),
         }
     }
 

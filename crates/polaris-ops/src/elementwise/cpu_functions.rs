@@ -7,7 +7,7 @@ use crate::cpu::math::Real;
 use crate::cpu::simd::multiversion;
 
 /// A function as a type, so that each has its own loop.
-trait Apply<C> {
+pub(crate) trait Apply<C> {
     fn apply(a: C, b: C, c: C) -> C;
 }
 
@@ -100,7 +100,7 @@ fn three<C: ComputeType, F: Apply<C>>() -> BlockFunction<C> {
 /// A function of floating-point numbers.
 macro_rules! real {
     ($name:ident, |$a:ident, $b:ident, $c:ident| $body:expr) => {
-        struct $name;
+        pub(crate) struct $name;
 
         impl<C: Real> Apply<C> for $name {
             #[inline(always)]
@@ -124,15 +124,17 @@ macro_rules! whole {
     };
 }
 
+#[inline(always)]
 fn sigmoid<C: Real>(x: C) -> C {
     C::of(1.0) / (C::of(1.0) + (-x).exp())
 }
 
+#[inline(always)]
 fn truth<C: Real>(value: bool) -> C {
     C::of(f64::from(u8::from(value)))
 }
 
-struct Same;
+pub(crate) struct Same;
 
 impl<C> Apply<C> for Same {
     #[inline(always)]
@@ -172,8 +174,8 @@ real!(GeluErf, |a, _b, _c| {
     C::of(0.5) * a * (C::of(1.0) + (a * C::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
 });
 real!(GeluTanh, |a, _b, _c| {
-    let inner = C::of(0.797_884_560_802_865_4) * (a + C::of(0.044715) * a * a * a);
-    C::of(0.5) * a * (C::of(1.0) + inner.tanh())
+    // (1 + tanh(x)) / 2 is the sigmoid of 2x.
+    a * sigmoid(C::of(2.0 * 0.797_884_560_802_865_4) * (a + C::of(0.044715) * a * a * a))
 });
 real!(Floor, |a, _b, _c| a.floor());
 real!(Ceil, |a, _b, _c| a.ceil());

@@ -1,15 +1,15 @@
 //! Functions of one, two or three arrays, element by element, with NumPy's broadcasting.
 
 mod cpu;
-mod cpu_functions;
+pub(crate) mod cpu_functions;
 mod function;
 mod opencl;
-mod reference;
+pub(crate) mod reference;
 
 pub(crate) use cpu_functions::same;
 pub use function::{Binary, Function, Ternary, Unary};
 pub use opencl::Kernel;
-pub(crate) use opencl::shipped_programs;
+pub(crate) use opencl::{shipped_programs, unary_expression as opencl_expression};
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;

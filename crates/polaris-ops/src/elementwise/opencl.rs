@@ -81,6 +81,11 @@ fn expression(function: Function, dtype: DType) -> &'static str {
     if dtype.is_float() { float_expression(function) } else { integer_expression(function) }
 }
 
+/// A function of one number `a`, as an expression of the compute type `C`.
+pub(crate) fn unary_expression(function: Unary) -> &'static str {
+    float_expression(Function::Unary(function))
+}
+
 fn float_expression(function: Function) -> &'static str {
     match function {
         Function::Unary(unary) => match unary {

@@ -44,6 +44,11 @@ fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
+/// A function of one number.
+pub(crate) fn unary(function: Unary, x: f64) -> f64 {
+    float(Function::Unary(function), x, 0.0, 0.0)
+}
+
 fn float(function: Function, a: f64, b: f64, c: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {

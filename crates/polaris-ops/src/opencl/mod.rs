@@ -66,5 +66,6 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::copy::shipped_programs());
     programs.extend(crate::random::shipped_programs());
     programs.extend(crate::reduce::shipped_programs());
+    programs.extend(crate::matmul::shipped_programs());
     programs
 }

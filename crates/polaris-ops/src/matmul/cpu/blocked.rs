@@ -1,0 +1,295 @@
+//! Products in blocks that fit the caches.
+//!
+//! B is packed in panels, by all threads together, or read where it lies. Then each thread takes
+//! tasks, blocks of the result, and for each block of k packs the task's rows of A and passes
+//! panels of B by them. A task has all of its result's sums to itself, so that nothing is waited
+//! for, and what follows the product happens when the last block of k is done.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polaris_runtime::cpu::{SimdLevel, ThreadPool};
+
+use super::finish::{Place, Sum, TILE_STRIDE, store};
+use super::kernel::{Call, Kernel, MAX_TILE};
+use super::pack::Strip;
+use super::panels::{Arithmetic, PanelLayout};
+use super::plan::{Plan, even};
+use super::product::Product;
+use crate::cpu::map::SendPointer;
+
+/// B, or some columns of it, as tasks find it.
+#[derive(Clone, Copy)]
+pub(super) struct Right {
+    /// The first of these columns in the result.
+    pub first_column: usize,
+    pub layout: PanelLayout,
+    /// The first packed panel; those before it are read in place.
+    pub first_packed: usize,
+    pub panels: SendPointer,
+    /// What sums begin with, a number for each column, or null.
+    pub corrections: SendPointer,
+}
+
+/// A product and everything its tasks share.
+pub(super) struct Blocked<'a, P: 'static, S: Sum> {
+    pub product: &'a Product,
+    pub arithmetic: &'a Arithmetic<P, S>,
+    pub level: SimdLevel,
+    pub plan: Plan,
+    /// Whether A is read where it lies.
+    pub left_in_place: bool,
+    /// Memory of each worker, and its bytes.
+    pub workers: SendPointer,
+    pub worker_bytes: usize,
+}
+
+/// What a task begins with in one block of k.
+struct Block<P, S> {
+    /// The first of the task's rows and columns of B, and how many.
+    place: Place,
+    /// The first step of k and how many.
+    first_step: usize,
+    steps: usize,
+    /// Rows of a panel of A.
+    panel_rows: usize,
+    packed_left: *const P,
+    /// Sums so far, and where they go; null in the first and last block.
+    from: (*const S, usize),
+    to: (*mut S, usize),
+    /// Whether tiles are finished instead of kept.
+    finishes: bool,
+}
+
+impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
+    /// Bytes that a worker needs.
+    pub fn worker_bytes(plan: &Plan, left_in_place: bool, keeps_aside: bool) -> usize {
+        let left = if left_in_place { 0 } else { plan.rows * plan.steps * size_of::<P>() };
+        let aside = if keeps_aside { plan.rows * plan.columns * size_of::<S>() } else { 0 };
+        left.next_multiple_of(64) + aside.next_multiple_of(64)
+    }
+
+    /// Computes some columns, in tasks.
+    ///
+    /// # Safety
+    /// The product's memory must be registered, and `right` be as it says.
+    pub unsafe fn run(&self, pool: Option<&ThreadPool>, right: &Right) {
+        let plan = &self.plan;
+        let (row_tasks, column_tasks) =
+            (self.product.m.div_ceil(plan.rows), right.layout.columns.div_ceil(plan.columns));
+        let tasks = row_tasks * column_tasks;
+        let compute = |worker: usize, task: usize| {
+            let (row, column) =
+                (task / column_tasks * plan.rows, task % column_tasks * plan.columns);
+            let place = Place {
+                row,
+                rows: plan.rows.min(self.product.m - row),
+                column,
+                columns: plan.columns.min(right.layout.columns - column),
+            };
+            // SAFETY: tasks have disjoint places and workers their own memory.
+            unsafe { self.task(right, place, worker) };
+        };
+        match pool {
+            Some(pool) if tasks > 1 => {
+                let next = AtomicUsize::new(0);
+                pool.run(pool.threads().min(tasks), |worker| {
+                    loop {
+                        let task = next.fetch_add(1, Ordering::Relaxed);
+                        if task >= tasks {
+                            return;
+                        }
+                        compute(worker, task);
+                    }
+                });
+            }
+            _ => (0..tasks).for_each(|task| compute(0, task)),
+        }
+    }
+
+    /// # Safety
+    /// The place and the worker's memory must be this thread's alone.
+    unsafe fn task(&self, right: &Right, place: Place, worker: usize) {
+        let Self { product, plan, .. } = self;
+        let out = &product.out;
+        let all_steps = right.layout.steps;
+        let blocks = all_steps.div_ceil(plan.steps.max(1)).max(1);
+        let panel_rows = even(place.rows, self.arithmetic.kernels.rows(self.left_in_place));
+        let to_output = out.column_stride == 1 && out.dtype == S::DTYPE;
+        let plain = product.is_plain() && to_output;
+        // SAFETY: the worker's memory holds both parts.
+        let (packed_left, aside) = unsafe {
+            let start = self.workers.get().add(worker * self.worker_bytes);
+            let left_bytes = if self.left_in_place {
+                0
+            } else {
+                (plan.rows * plan.steps * size_of::<P>()).next_multiple_of(64)
+            };
+            (start.cast::<P>(), start.add(left_bytes).cast::<S>())
+        };
+        let kept = if to_output && !product.in_place {
+            let start = out.at(place.row, right.first_column + place.column).cast::<S>();
+            (start, out.row_stride)
+        } else {
+            (aside, plan.columns)
+        };
+        for index in 0..blocks {
+            let first_step = index * plan.steps;
+            let steps = plan.steps.min(all_steps - first_step);
+            if !self.left_in_place {
+                // SAFETY: the rows lie inside A and fit into the worker's memory.
+                unsafe { self.pack_left(place, first_step, steps, panel_rows, packed_left) };
+            }
+            let finishes = index == blocks - 1 && !plain;
+            let from = match index {
+                0 if right.corrections.get().is_null() => (std::ptr::null(), 0),
+                // SAFETY: there is a correction for each column.
+                0 => unsafe {
+                    (right.corrections.get().cast::<S>().cast_const().add(place.column), 0)
+                },
+                _ => (kept.0.cast_const(), kept.1),
+            };
+            let block = Block {
+                place,
+                first_step,
+                steps,
+                panel_rows,
+                packed_left,
+                from,
+                to: kept,
+                finishes,
+            };
+            // SAFETY: by the caller's word.
+            unsafe { self.block(right, &block) };
+        }
+    }
+
+    /// # Safety
+    /// `target` must have room for the block.
+    unsafe fn pack_left(
+        &self,
+        place: Place,
+        first_step: usize,
+        steps: usize,
+        panel_rows: usize,
+        target: *mut P,
+    ) {
+        let (product, group) = (self.product, self.arithmetic.group);
+        for row in (0..place.rows).step_by(panel_rows) {
+            let rows = panel_rows.min(place.rows - row);
+            let strip = Strip {
+                start: product.a.at(place.row + row, first_step * group),
+                lanes: rows,
+                lane_stride: product.a.row_stride,
+                depth: (product.k - first_step * group).min(steps * group),
+                depth_stride: product.a.column_stride,
+            };
+            // SAFETY: the strip lies inside A; by the caller's word for the target.
+            unsafe {
+                (self.arithmetic.pack_left)(self.level, &strip, rows, target.add(row * steps));
+            }
+        }
+    }
+
+    /// Passes panels of B by the rows of one block.
+    ///
+    /// # Safety
+    /// As for `task`.
+    unsafe fn block(&self, right: &Right, block: &Block<P, S>) {
+        let layout = &right.layout;
+        let Place { rows, column: first_column, columns, .. } = block.place;
+        let mut tile = block.finishes.then(|| Tile([S::default(); MAX_TILE]));
+        let stay = self.plan.resident_columns;
+        for part in (0..columns).step_by(stay) {
+            for row in (0..rows).step_by(block.panel_rows) {
+                let tile_rows = block.panel_rows.min(rows - row);
+                let mut panel = (first_column + part) / layout.panel;
+                let mut offset = part;
+                while offset < columns.min(part + stay) {
+                    let column = first_column + offset;
+                    let panel_columns = layout.columns_of(panel);
+                    let (b, b_stride) = self.right_panel(right, panel, block.first_step);
+                    let (kernel, a, a_stride) =
+                        self.left_panel(block, row, tile_rows, panel_columns);
+                    let at = |(start, stride): (*const S, usize)| match start.is_null() {
+                        true => (start, 0),
+                        false => (start.wrapping_add(row * stride + offset), stride),
+                    };
+                    let (from, from_stride) = at(block.from);
+                    let (to, to_stride) = match &mut tile {
+                        Some(tile) => (tile.0.as_mut_ptr(), TILE_STRIDE),
+                        None => {
+                            let (to, stride) = at((block.to.0.cast_const(), block.to.1));
+                            (to.cast_mut(), stride)
+                        }
+                    };
+                    let call = Call {
+                        a,
+                        a_stride,
+                        b,
+                        b_stride,
+                        steps: block.steps,
+                        from,
+                        from_stride,
+                        to,
+                        to_stride,
+                        columns: panel_columns,
+                    };
+                    // SAFETY: the panels hold `steps` steps of at least these rows and columns,
+                    // and the sums' memory is this task's.
+                    unsafe { kernel(&call) };
+                    if let Some(tile) = &tile {
+                        let place = Place {
+                            row: block.place.row + row,
+                            rows: tile_rows,
+                            column: right.first_column + column,
+                            columns: panel_columns,
+                        };
+                        // SAFETY: by the caller's word.
+                        unsafe { store(self.level, self.product, &tile.0, place) };
+                    }
+                    panel += 1;
+                    offset += layout.panel;
+                }
+            }
+        }
+    }
+
+    /// A panel of B at a step of k, and its stride.
+    fn right_panel(&self, right: &Right, panel: usize, step: usize) -> (*const P, usize) {
+        let layout = &right.layout;
+        if panel < right.first_packed {
+            let b = &self.product.b;
+            let start = b.at(step, right.first_column + panel * layout.panel);
+            return (start.cast(), b.row_stride);
+        }
+        let width = layout.width_of(panel);
+        let first = layout.start_of(right.first_packed);
+        let offset = layout.start_of(panel) - first + step * width;
+        (right.panels.get().cast::<P>().wrapping_add(offset), width)
+    }
+
+    /// Rows of A for one tile: the kernel, where they begin, and their stride.
+    fn left_panel(
+        &self,
+        block: &Block<P, S>,
+        row: usize,
+        rows: usize,
+        columns: usize,
+    ) -> (Kernel<P, S>, *const P, usize) {
+        let kernels = self.arithmetic.kernels;
+        if !self.left_in_place {
+            let start = block.packed_left.wrapping_add(row * block.steps);
+            return (kernels.for_adjacent_rows(rows, columns), start, rows);
+        }
+        let a = &self.product.a;
+        let start = a.at(block.place.row + row, block.first_step).cast();
+        match a.row_stride {
+            1 => (kernels.for_adjacent_rows(rows, columns), start, a.column_stride),
+            stride => (kernels.for_adjacent_steps(rows, columns), start, stride),
+        }
+    }
+}
+
+/// Aligned so that no vector of a tile crosses a cache line.
+#[repr(align(64))]
+struct Tile<S>([S; MAX_TILE]);

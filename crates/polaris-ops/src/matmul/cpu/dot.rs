@@ -1,0 +1,148 @@
+//! Products of few rows with a B whose columns are dense along k: a sum for each element, taken
+//! along k in vectors, so that B is read once and where it lies.
+
+use polaris_runtime::cpu::SimdLevel;
+
+use super::finish::TILE_STRIDE;
+use super::lanes::{Lanes, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::lanes_x86::{F32x8, F32x16, F64x4, F64x8};
+
+/// Columns of a tile.
+pub(super) const COLUMNS: usize = 4;
+/// The most rows of a tile.
+pub(super) const ROWS: usize = 6;
+
+/// One tile: rows of A times columns of B, both dense along k. Strides are in elements.
+#[derive(Clone, Copy)]
+pub(super) struct DotCall<P> {
+    pub a: *const P,
+    pub a_stride: usize,
+    pub b: *const P,
+    pub b_stride: usize,
+    pub k: usize,
+    /// Rows are `TILE_STRIDE` apart.
+    pub to: *mut P,
+}
+
+pub(super) type Dot<P> = unsafe fn(&DotCall<P>);
+
+/// The kernels of one instruction set, by rows and by columns, both from one on.
+pub(super) type Dots<P> = [[Dot<P>; COLUMNS]; ROWS];
+
+/// # Safety
+/// The instructions of `V` must exist, and the call's pointers be valid for what it describes.
+#[inline(always)]
+unsafe fn dots<V, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
+where
+    V: Lanes<Sum = <V as Lanes>::Packed>,
+    V::Packed: Default + std::ops::Add<Output = V::Packed>,
+{
+    // SAFETY: by the caller's word.
+    unsafe {
+        let mut sums = [[V::zero(); C]; R];
+        let whole = call.k / V::COUNT * V::COUNT;
+        let mut at = 0;
+        while at < whole {
+            let right: [V::Factors; C] =
+                std::array::from_fn(|j| V::factors(call.b.add(j * call.b_stride + at)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let left = V::factors(call.a.add(i * call.a_stride + at));
+                for (sum, &right) in row.iter_mut().zip(&right) {
+                    *sum = sum.add_product(left, right);
+                }
+            }
+            at += V::COUNT;
+        }
+        if whole < call.k {
+            // The rest in vectors that end with zeros on both sides.
+            let rest = |start: *const V::Packed| {
+                let mut buffer = [V::Packed::default(); 16];
+                V::load_first(start.add(whole), call.k - whole).store(buffer.as_mut_ptr());
+                V::factors(buffer.as_ptr())
+            };
+            let right: [V::Factors; C] =
+                std::array::from_fn(|j| rest(call.b.add(j * call.b_stride)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let left = rest(call.a.add(i * call.a_stride));
+                for (sum, &right) in row.iter_mut().zip(&right) {
+                    *sum = sum.add_product(left, right);
+                }
+            }
+        }
+        for (i, row) in sums.iter().enumerate() {
+            for (j, &sum) in row.iter().enumerate() {
+                let mut lanes = [V::Packed::default(); 16];
+                sum.store(lanes.as_mut_ptr());
+                let mut half = V::COUNT / 2;
+                while half > 0 {
+                    for lane in 0..half {
+                        lanes[lane] = lanes[lane] + lanes[lane + half];
+                    }
+                    half /= 2;
+                }
+                *call.to.add(i * TILE_STRIDE + j) = lanes[0];
+            }
+        }
+    }
+}
+
+/// A kernel compiled for some instructions.
+macro_rules! compiled {
+    ($name:ident $(, $features:literal)?) => {
+        /// # Safety
+        /// As for `dots`.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name<V, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
+        where
+            V: Lanes<Sum = <V as Lanes>::Packed>,
+            V::Packed: Default + std::ops::Add<Output = V::Packed>,
+        {
+            // SAFETY: by the caller's word.
+            unsafe { dots::<V, R, C>(call) }
+        }
+    };
+}
+
+compiled!(plain);
+#[cfg(target_arch = "x86_64")]
+compiled!(avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+compiled!(avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+
+macro_rules! table {
+    ($compiled:ident, $lanes:ty, $($rows:literal)*) => {
+        [$([
+            $compiled::<$lanes, $rows, 1>,
+            $compiled::<$lanes, $rows, 2>,
+            $compiled::<$lanes, $rows, 3>,
+            $compiled::<$lanes, $rows, 4>,
+        ]),*]
+    };
+}
+
+macro_rules! dots_by_level {
+    ($name:ident: $type:ty, $avx512:ty, $avx2:ty, $plain:ty) => {
+        pub(super) fn $name(level: SimdLevel) -> &'static Dots<$type> {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                SimdLevel::Avx512 => {
+            static DOTS: Dots<$type> = table!(avx512, $avx512, 1 2 3 4 5 6);
+                    &DOTS
+                }
+                #[cfg(target_arch = "x86_64")]
+                SimdLevel::Avx2 => {
+            static DOTS: Dots<$type> = table!(avx2, $avx2, 1 2 3 4 5 6);
+                    &DOTS
+                }
+                _ => {
+            static DOTS: Dots<$type> = table!(plain, $plain, 1 2 3 4 5 6);
+                    &DOTS
+                }
+            }
+        }
+    };
+}
+
+dots_by_level!(f32_dots: f32, F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(f64_dots: f64, F64x8, F64x4, Plain<f64, 2>);

@@ -1,0 +1,199 @@
+//! What becomes of a tile of sums: scales, C, bias, activation, residual, and the store, all in
+//! one pass, so that a tile is read once and everything happens in registers.
+
+use polaris_core::DType;
+use polaris_runtime::cpu::SimdLevel;
+
+use super::kernel::MAX_COLUMNS;
+use super::product::{Plane, Product};
+use crate::cpu::blocks::Row;
+use crate::cpu::math::Real;
+use crate::cpu::simd::multiversion;
+use crate::elementwise::cpu_functions::{
+    Apply, Clamp, GeluErf, GeluTanh, Relu, Same, Sigmoid, Silu, Tanh,
+};
+use crate::matmul::problem::Activation;
+
+/// The most rows of a tile.
+const MAX_ROWS: usize = 16;
+/// Elements that are finished at a time: a cache line of the most frequent type.
+const CHUNK: usize = 16;
+/// From one row of a tile to the next.
+pub(super) const TILE_STRIDE: usize = MAX_COLUMNS;
+
+/// What products are summed in.
+pub(super) trait Sum: Copy + Default + Send + Sync + 'static {
+    /// What the rest is computed in.
+    type Real: Real;
+    const DTYPE: DType;
+
+    fn real(self) -> Self::Real;
+}
+
+impl Sum for f32 {
+    type Real = f32;
+    const DTYPE: DType = DType::F32;
+
+    #[inline(always)]
+    fn real(self) -> f32 {
+        self
+    }
+}
+
+impl Sum for f64 {
+    type Real = f64;
+    const DTYPE: DType = DType::F64;
+
+    #[inline(always)]
+    fn real(self) -> f64 {
+        self
+    }
+}
+
+impl Sum for i32 {
+    type Real = f32;
+    const DTYPE: DType = DType::I32;
+
+    #[inline(always)]
+    fn real(self) -> f32 {
+        self as f32
+    }
+}
+
+/// Where a tile lies in the result.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub row: usize,
+    pub rows: usize,
+    pub column: usize,
+    pub columns: usize,
+}
+
+/// Finishes and stores a tile, whose rows are `TILE_STRIDE` apart. Columns beyond the place's may
+/// hold anything.
+///
+/// # Safety
+/// The product's memory must be registered, and the tile's place be this thread's alone.
+pub(super) unsafe fn store<S: Sum>(level: SimdLevel, product: &Product, sums: &[S], place: Place) {
+    let finish = match product.finish.activation {
+        Activation::Identity => finish_tile::<S, Same>,
+        Activation::Relu => finish_tile::<S, Relu>,
+        Activation::GeluErf => finish_tile::<S, GeluErf>,
+        Activation::GeluTanh => finish_tile::<S, GeluTanh>,
+        Activation::Silu => finish_tile::<S, Silu>,
+        Activation::Sigmoid => finish_tile::<S, Sigmoid>,
+        Activation::Tanh => finish_tile::<S, Tanh>,
+        Activation::Clamp { .. } => finish_tile::<S, Clamp>,
+    };
+    finish(level, product, sums, place);
+}
+
+/// Which functions can be activations of sums.
+trait Activate<S: Sum>: Apply<S::Real> {}
+
+impl<S: Sum, F: Apply<S::Real>> Activate<S> for F {}
+
+multiversion! {
+    /// Must only be called by `store`, whose caller vouches for the memory.
+    fn finish_tile<S: Sum, F: Activate<S>>(product: &Product, sums: &[S], place: Place) {
+        let finish = &product.finish;
+        let of = |value: f64| <S::Real as Real>::of(value);
+        let (low, high) = match finish.activation {
+            Activation::Clamp { low, high } => (of(low), of(high)),
+            _ => (of(0.0), of(0.0)),
+        };
+        let has_factors =
+            finish.alpha != 1.0 || finish.row_scales.is_some() || finish.column_scales.is_some();
+        let has_offsets = finish.row_bias.is_some() || finish.column_bias.is_some();
+        let (alpha, beta, scale) = (of(finish.alpha), of(finish.beta), of(finish.scale));
+        let row_scales: [S::Real; MAX_ROWS] =
+            vector(&finish.row_scales, place.row, place.rows, of(1.0));
+        let row_bias: [S::Real; MAX_ROWS] =
+            vector(&finish.row_bias, place.row, place.rows, of(0.0));
+        for first in (0..place.columns).step_by(CHUNK) {
+            let count = CHUNK.min(place.columns - first);
+            let column = place.column + first;
+            let scales: [S::Real; CHUNK] = vector(&finish.column_scales, column, count, of(1.0));
+            let bias: [S::Real; CHUNK] = vector(&finish.column_bias, column, count, of(0.0));
+            for row in 0..place.rows {
+                let sums = &sums[row * TILE_STRIDE + first..][..CHUNK];
+                let mut x: [S::Real; CHUNK] = std::array::from_fn(|i| sums[i].real());
+                if has_factors {
+                    let factor = alpha * row_scales[row];
+                    x = std::array::from_fn(|i| x[i] * factor * scales[i]);
+                }
+                if let Some(c) = &finish.c {
+                    let c = chunk::<S::Real>(c, place.row + row, column, count);
+                    x = std::array::from_fn(|i| x[i] + c[i] * beta);
+                }
+                if has_offsets {
+                    let offset = row_bias[row];
+                    x = std::array::from_fn(|i| x[i] + (offset + bias[i]));
+                }
+                // A loop, which becomes vectors also where the function is long.
+                for x in &mut x {
+                    *x = F::apply(*x, low, high);
+                }
+                if finish.scale != 1.0 {
+                    x = std::array::from_fn(|i| x[i] * scale);
+                }
+                if let Some(residual) = &finish.residual {
+                    let residual = chunk::<S::Real>(residual, place.row + row, column, count);
+                    x = std::array::from_fn(|i| x[i] + residual[i]);
+                }
+                write(&product.out, place.row + row, column, count, &x);
+            }
+        }
+    }
+}
+
+/// Elements of a vector from `first` on, and `otherwise` where there are none.
+#[inline(always)]
+fn vector<R: Real, const N: usize>(
+    vector: &Option<Row>,
+    first: usize,
+    count: usize,
+    otherwise: R,
+) -> [R; N] {
+    let mut values = [otherwise; N];
+    if let Some(row) = vector {
+        let mut scratch = [otherwise; N];
+        // SAFETY: the vector is as long as the result has rows or columns, and is registered as
+        // read.
+        let loaded = unsafe { row.load(first, count, &mut scratch) };
+        values[..count].copy_from_slice(loaded);
+    }
+    values
+}
+
+/// A chunk of a row of C or of the residual.
+#[inline(always)]
+fn chunk<R: Real>(matrix: &Plane, row: usize, column: usize, count: usize) -> [R; CHUNK] {
+    let row = matrix.row(row, column);
+    let mut values = [R::default(); CHUNK];
+    // SAFETY: the matrix has the result's shape, and is registered as read; or its elements are
+    // the output's own, which only this thread touches.
+    unsafe {
+        if count == CHUNK && row.is_direct::<R>() {
+            return row.start.cast::<[R; CHUNK]>().read_unaligned();
+        }
+        let mut scratch = [R::default(); CHUNK];
+        values[..count].copy_from_slice(row.load(0, count, &mut scratch));
+    }
+    values
+}
+
+/// Stores a chunk of a row.
+#[inline(always)]
+fn write<R: Real>(out: &Plane, row: usize, column: usize, count: usize, values: &[R; CHUNK]) {
+    let row = out.row(row, column);
+    // SAFETY: the place lies inside the output, is registered as written, and is this thread's
+    // alone.
+    unsafe {
+        if count == CHUNK && row.is_direct::<R>() {
+            row.start.cast::<[R; CHUNK]>().write_unaligned(*values);
+        } else {
+            row.store(0, &values[..count]);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Products on the CPU.
+
+mod blocked;
+mod dot;
+mod finish;
+mod kernel;
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod lanes_x86;
+mod multiply;
+mod pack;
+mod panels;
+mod plan;
+#[cfg_attr(not(test), expect(dead_code, reason = "not yet part of the interface"))]
+mod prepack;
+mod product;
+mod skinny;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use polaris_core::{DType, bf16, f16};
+use polaris_runtime::HostOperands;
+use polaris_runtime::cpu::{CpuDevice, SimdLevel};
+
+use self::dot::{f32_dots, f64_dots};
+use self::finish::Sum;
+use self::kernel::{f32_kernels, f64_kernels, pair_kernels, quad_kernels};
+use self::multiply::{Batch, PackedRight};
+use self::pack::pack;
+use self::panels::{Arithmetic, Negate};
+use self::prepack::PackedB;
+use self::product::{Finish, Plane, Product};
+use self::skinny::FewRows;
+use self::stored::{Native, Packing, Pairs, Quads, RaisedQuads};
+use super::geometry::{self, Geometry, Matrix};
+use super::problem::{Bias, MatMul, Parts};
+use crate::cpu::blocks::Row;
+use crate::cpu::map::SendPointer;
+use crate::{Array, Result};
+
+pub fn run(op: &MatMul, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+    run_at(cpu.simd(), op, cpu, inputs, output)
+}
+
+/// Computes with the instructions of a level, which the processor must have.
+fn run_at(
+    level: SimdLevel,
+    op: &MatMul,
+    cpu: &CpuDevice,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
+    compute(level, op, cpu, inputs, output, None)
+}
+
+fn compute(
+    level: SimdLevel,
+    op: &MatMul,
+    cpu: &CpuDevice,
+    inputs: &[&Array],
+    output: &Array,
+    packed: Option<&PackedB>,
+) -> Result<()> {
+    let parts = op.parts(inputs)?;
+    let geometry = Geometry::new(op, &parts, output)?;
+    let mut buffers = [output.buffer(); 8];
+    for (buffer, input) in buffers.iter_mut().zip(inputs) {
+        *buffer = input.buffer();
+    }
+    if let Some(packed) = packed {
+        buffers[inputs.len()] = &packed.buffer;
+    }
+    let count = inputs.len() + usize::from(packed.is_some());
+    let operands = HostOperands::new("matmul", &buffers[..count], output.buffer())?;
+    let start = |array: &Array| {
+        let place = inputs.iter().position(|&input| std::ptr::eq(input, array));
+        place.map_or(operands.output(), |place| operands.input(place).cast_mut())
+    };
+    let first = first_product(op, &geometry, &parts, output, &start);
+    let product = |index: usize| moved(&first, geometry.batches.point(index));
+    let batch = Batch {
+        level,
+        pool: cpu.pool(),
+        device: output.device(),
+        count: geometry.batches.elements(),
+        first: &first,
+        product: &product,
+        packed: packed.map(|packed| PackedRight {
+            layout: packed.layout,
+            panels: SendPointer(operands.input(inputs.len()).cast_mut()),
+            correction_offset: packed.correction_offset,
+        }),
+    };
+    with_arithmetic(level, parts.a.dtype(), batch)
+}
+
+/// Something that is done with the arithmetic of a type.
+trait Computation {
+    type Result;
+
+    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<Self::Result>
+    where
+        P: Copy + Send + Sync,
+        S: Sum + Negate;
+}
+
+/// Does something with the arithmetic of a type of A and an instruction set.
+fn with_arithmetic<C: Computation>(level: SimdLevel, left: DType, work: C) -> Result<C::Result> {
+    match left {
+        DType::F64 => {
+            let arithmetic = floats::<Native<f64>, _>(f64_kernels(level));
+            let few_rows = FewRows { dots: f64_dots(level), pack: arithmetic.pack_left };
+            work.run(&Arithmetic { few_rows: Some(few_rows), ..arithmetic })
+        }
+        DType::F16 => work.run(&floats::<f16, _>(f32_kernels(level))),
+        DType::BF16 => work.run(&floats::<bf16, _>(f32_kernels(level))),
+        DType::I8 => work.run(&bytes::<i8>(level, true)),
+        DType::U8 => work.run(&bytes::<u8>(level, false)),
+        _ => {
+            let arithmetic = floats::<Native<f32>, _>(f32_kernels(level));
+            let few_rows = FewRows { dots: f32_dots(level), pack: arithmetic.pack_left };
+            work.run(&Arithmetic { few_rows: Some(few_rows), ..arithmetic })
+        }
+    }
+}
+
+fn floats<K: Packing, S>(
+    kernels: &'static kernel::Kernels<K::Packed, S>,
+) -> Arithmetic<K::Packed, S> {
+    let (pack_left, pack_right) = (pack::<K>, pack::<K>);
+    Arithmetic {
+        kernels,
+        pack_left,
+        pack_right,
+        group: 1,
+        in_place: K::SAME,
+        excess: None,
+        few_rows: None,
+    }
+}
+
+/// Groups of four bytes where there are instructions for them, which take A without signs.
+fn bytes<T: stored::Byte>(level: SimdLevel, is_signed: bool) -> Arithmetic<u32, i32> {
+    match quad_kernels(level) {
+        Some(kernels) => Arithmetic {
+            kernels,
+            pack_left: pack::<RaisedQuads<T>>,
+            pack_right: pack::<Quads>,
+            group: RaisedQuads::<T>::GROUP,
+            in_place: false,
+            // 128 in each byte is what signed ones are raised by.
+            excess: is_signed.then_some(0x8080_8080),
+            few_rows: None,
+        },
+        None => Arithmetic {
+            kernels: pair_kernels(level),
+            pack_left: pack::<Pairs<T>>,
+            pack_right: pack::<Pairs<i8>>,
+            group: Pairs::<T>::GROUP,
+            in_place: false,
+            excess: None,
+            few_rows: None,
+        },
+    }
+}
+
+/// The first product of the batch, with its matrices at their buffers' beginnings.
+fn first_product(
+    op: &MatMul,
+    geometry: &Geometry,
+    parts: &Parts,
+    output: &Array,
+    start: &dyn Fn(&Array) -> *mut u8,
+) -> Product {
+    let plane = |array: &Array, matrix: Matrix| Plane {
+        start: SendPointer(start(array)),
+        dtype: array.dtype(),
+        row_stride: matrix.rows,
+        column_stride: matrix.columns,
+    };
+    let vector = |array: Option<&Array>| {
+        array.map(|array| Row {
+            start: start(array).wrapping_add(array.layout().offset() * array.dtype().size()),
+            dtype: array.dtype(),
+            stride: array.layout().strides()[0],
+        })
+    };
+    let bias = |along: Bias| vector(parts.bias.filter(|_| op.epilogue.bias == Some(along)));
+    let once = [parts.c, parts.residual];
+    Product {
+        m: geometry.m,
+        n: geometry.n,
+        k: geometry.k,
+        a: plane(parts.a, geometry.a),
+        b: plane(parts.b, geometry.b),
+        out: plane(output, geometry.out),
+        finish: Finish {
+            alpha: op.alpha,
+            beta: op.beta,
+            c: parts.c.map(|array| plane(array, geometry.c)),
+            row_scales: vector(parts.row_scales),
+            column_scales: vector(parts.column_scales),
+            row_bias: bias(Bias::PerRow),
+            column_bias: bias(Bias::PerColumn),
+            activation: op.epilogue.activation,
+            scale: op.epilogue.scale,
+            residual: parts.residual.map(|array| plane(array, geometry.residual)),
+        },
+        in_place: once
+            .into_iter()
+            .flatten()
+            .any(|array| array.buffer().shares_memory_with(output.buffer())),
+    }
+}
+
+/// The product whose matrices begin at these elements.
+fn moved(first: &Product, starts: [usize; 5]) -> Product {
+    let finish = first.finish;
+    Product {
+        a: first.a.moved(starts[geometry::A]),
+        b: first.b.moved(starts[geometry::B]),
+        out: first.out.moved(starts[geometry::OUT]),
+        finish: Finish {
+            c: finish.c.map(|c| c.moved(starts[geometry::C])),
+            residual: finish.residual.map(|residual| residual.moved(starts[geometry::RESIDUAL])),
+            ..finish
+        },
+        ..*first
+    }
+}

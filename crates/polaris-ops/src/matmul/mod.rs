@@ -1,0 +1,116 @@
+//! Products of matrices: dense, batched, of any layout, with what follows them fused in.
+
+mod cpu;
+mod geometry;
+mod opencl;
+mod problem;
+mod reference;
+
+pub(crate) use opencl::shipped_programs;
+pub use opencl::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy, VARIANTS, Variant};
+pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
+
+use polaris_core::{DType, Shape};
+use polaris_runtime::cpu::CpuDevice;
+use polaris_runtime::opencl::OpenClDevice;
+
+use crate::operation::{Operation, run};
+use crate::{Array, Result};
+use geometry::Geometry;
+
+/// The product of two matrices, or of batches of them as in NumPy. Integers give `i32`, every
+/// other type itself.
+///
+/// # Errors
+/// If the shapes or types do not fit, or there is no room for the result.
+pub fn matmul(a: &Array, b: &Array) -> Result<Array> {
+    let dtype = if a.dtype().is_float() { a.dtype() } else { DType::I32 };
+    MatMul::default().apply(&[a, b], dtype)
+}
+
+impl MatMul {
+    /// Computes into a new array. `inputs` are listed at [`MatMul`].
+    ///
+    /// # Errors
+    /// If the arrays do not fit together, or there is no room for the result.
+    pub fn apply(&self, inputs: &[&Array], dtype: DType) -> Result<Array> {
+        let parts = self.parts(inputs)?;
+        let (a, b) = (parts.a.shape().dims(), parts.b.shape().dims());
+        let rows_columns = [a.len(), b.len()].map(|rank| rank.saturating_sub(2));
+        let batch = Shape::broadcast(
+            "matmul",
+            &Shape::new(&a[..rows_columns[0]])?,
+            &Shape::new(&b[..rows_columns[1]])?,
+        )?;
+        let last = |dims: &[usize], from_end: usize| {
+            dims.len().checked_sub(from_end).map_or(1, |axis| dims[axis])
+        };
+        let dims: Vec<usize> = batch.iter().copied().chain([last(a, 2), last(b, 1)]).collect();
+        let output = Array::empty(parts.a.device(), dtype, Shape::new(&dims)?)?;
+        run(self, inputs, &output)?;
+        Ok(output)
+    }
+
+    /// Computes into an array that is there.
+    ///
+    /// # Errors
+    /// If the arrays do not fit together, or the device fails.
+    pub fn run(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        run(self, inputs, output)
+    }
+}
+
+impl Operation for MatMul {
+    type Kernel = Kernel;
+
+    const KERNELS: &'static [Kernel] = opencl::KERNELS;
+
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn check(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        Geometry::new(self, &self.parts(inputs)?, output).map(|_| ())
+    }
+
+    fn supports(
+        &self,
+        kernel: Kernel,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> bool {
+        opencl::supports(self, kernel, device, inputs, output)
+    }
+
+    fn preferred(
+        &self,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Option<Kernel> {
+        opencl::preferred(self, device, inputs, output)
+    }
+
+    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _output: &Array) -> String {
+        format!("matmul_{}_{}", inputs[0].dtype(), kernel.name())
+    }
+
+    fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+        cpu::run(self, cpu, inputs, output)
+    }
+
+    fn run_opencl(
+        &self,
+        device: &OpenClDevice,
+        kernel: Kernel,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Result<()> {
+        opencl::run(self, device, kernel, inputs, output)
+    }
+
+    fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {
+        reference::matmul(self, inputs, arrays, output)
+    }
+}

@@ -1,0 +1,136 @@
+//! The choice before any tuning: the kernel for a shape on a device, and the split along k.
+
+use polaris_core::DType;
+use polaris_runtime::opencl::OpenClDevice;
+use polaris_runtime::{Capabilities, Device, DeviceKind};
+
+use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
+use super::{Kernel, SKINNY, Tile};
+use crate::Array;
+use crate::matmul::geometry::Geometry;
+use crate::matmul::problem::{MatMul, Precision};
+
+/// A tile and the share of the device's peak that it reaches when there is plenty of work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rated {
+    pub tile: Tile,
+    pub efficiency: f64,
+}
+
+/// Into how many parts k is split, and their length.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub splits: usize,
+    pub length: usize,
+}
+
+/// Parts of fewer steps along k are not worth a second kernel.
+const SHORTEST_PART: usize = 256;
+/// What a second kernel costs, in multiplications of one compute unit: about eight microseconds.
+const SECOND_KERNEL: f64 = 1.2e6;
+/// Sums that a compute unit reads and writes in the time of one multiplication, as a share.
+const COST_OF_A_SUM: f64 = 16.0;
+
+/// The tiles for a device.
+pub(super) fn tiles(device: &OpenClDevice) -> &'static [Rated] {
+    match device.info().kind {
+        DeviceKind::Cpu => CPU_TILES,
+        _ if device.capabilities().inline_ptx => PTX_TILES,
+        _ => GPU_TILES,
+    }
+}
+
+/// The kernel that suits a problem on a device best.
+pub(in crate::matmul) fn preferred(
+    op: &MatMul,
+    device: &OpenClDevice,
+    inputs: &[&Array],
+    output: &Array,
+) -> Option<Kernel> {
+    let parts = op.parts(inputs).ok()?;
+    let Geometry { m, n, k, batches, .. } = Geometry::new(op, &parts, output).ok()?;
+    let dtype = parts.a.dtype();
+    if dtype == DType::F64 {
+        return None;
+    }
+    if m.min(n) <= SKINNY {
+        return Some(Kernel::Skinny);
+    }
+    let capabilities = device.capabilities();
+    let half = matches!(dtype, DType::F16 | DType::BF16);
+    if half || dtype == DType::F32 && op.precision == Precision::Tf32 {
+        let blocks = m.div_ceil(usize::from(TENSOR.m)) * n.div_ceil(usize::from(TENSOR.n));
+        let busy = blocks * batches.elements() >= capabilities.compute_units;
+        let tensor = if busy { TENSOR } else { TENSOR_SMALL };
+        if tensor.check(capabilities, dtype).is_ok() {
+            return Some(Kernel::Tensor(tensor));
+        }
+    }
+    let usable = tiles(device).iter().filter(|rated| Kernel::Tiled(rated.tile).fits(device, dtype));
+    let cost = |rated: &&Rated| {
+        let lines = [rated.tile.m, rated.tile.n].map(usize::from);
+        split_cost(capabilities, lines, [m, n], k, batches.elements()).1 / rated.efficiency
+    };
+    let best = usable.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some(Kernel::Tiled(best.tile))
+}
+
+/// The split along k that is best for a kernel.
+pub(super) fn splits(
+    kernel: Kernel,
+    device: &OpenClDevice,
+    sizes: [usize; 2],
+    k: usize,
+    batches: usize,
+) -> Choice {
+    let whole = Choice { splits: 1, length: k };
+    let capabilities = device.capabilities();
+    let (splits, step) = match kernel {
+        Kernel::Simple => return whole,
+        Kernel::Tiled(tile) => {
+            let lines = [tile.m, tile.n].map(usize::from);
+            (split_cost(capabilities, lines, sizes, k, batches).0, usize::from(tile.k))
+        }
+        Kernel::Tensor(tensor) => {
+            let lines = [tensor.m, tensor.n].map(usize::from);
+            (split_cost(capabilities, lines, sizes, k, batches).0, usize::from(tensor.step_bytes))
+        }
+        Kernel::Skinny => {
+            // Enough work-groups to keep the memory busy, which needs many.
+            let groups = sizes[1].div_ceil(super::launch::LANES * 4) * batches;
+            let wanted = (capabilities.compute_units * 16).div_ceil(groups.max(1));
+            (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
+        }
+    };
+    if splits <= 1 {
+        return whole;
+    }
+    let length = k.div_ceil(splits).next_multiple_of(step);
+    Choice { splits: k.div_ceil(length), length }
+}
+
+/// The best number of parts, and the time it takes, in multiplications of one compute unit. Work
+/// goes to compute units in rounds of whole tiles; the last round is as long as the others.
+fn split_cost(
+    capabilities: &Capabilities,
+    lines: [usize; 2],
+    sizes: [usize; 2],
+    k: usize,
+    batches: usize,
+) -> (usize, f64) {
+    let tiles = sizes[0].div_ceil(lines[0]) * sizes[1].div_ceil(lines[1]) * batches;
+    let units = capabilities.compute_units;
+    let most = (k / SHORTEST_PART).clamp(1, 16);
+    let cost = |splits: usize| {
+        let rounds = (tiles * splits).div_ceil(units) as f64;
+        let length = k.div_ceil(splits).max(1) as f64;
+        let main = rounds * (lines[0] * lines[1]) as f64 * length;
+        let sums = (sizes[0] * sizes[1] * batches * splits) as f64 * COST_OF_A_SUM / units as f64;
+        if splits == 1 { main } else { main + SECOND_KERNEL + sums }
+    };
+    let candidates = [1, 2, 3, 4, 6, 8, 12, 16].into_iter().filter(|&splits| splits <= most);
+    candidates
+        .map(|splits| (splits, cost(splits)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap_or((1, cost(1)))
+}

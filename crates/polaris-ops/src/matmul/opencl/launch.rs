@@ -1,0 +1,343 @@
+//! Launches of products: operands as the kernels want them, batches, pieces, splits along k.
+
+use polaris_core::DType;
+use polaris_runtime::opencl::OpenClDevice;
+use polaris_runtime::{Buffer, DeviceExt};
+
+use super::choose::{Choice, splits};
+use super::operands::pass_index;
+use super::program::{Body, Config};
+use super::{Kernel, SKINNY};
+use crate::matmul::geometry::{A, B, Geometry, Matrix, OUT};
+use crate::matmul::problem::{MatMul, Parts};
+use crate::opencl::work_group;
+use crate::{Array, Result, copy};
+
+/// Work-items of the skinny kernel that share a line of the matrix.
+pub(super) const LANES: usize = 64;
+
+/// Multiplications in one launch: about a second on the GPUs of ten years ago, which is what
+/// display drivers put up with.
+const MOST_PER_LAUNCH: usize = 1 << 41;
+
+/// Some drivers count work-groups beyond the first dimension in 16 bits.
+const MOST_BATCHES: usize = 65_535;
+
+pub(super) fn run(
+    op: &MatMul,
+    device: &OpenClDevice,
+    kernel: Kernel,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
+    let mut parts = op.parts(inputs)?;
+    let geometry = Geometry::new(op, &parts, output)?;
+    // A matrix with gaps in both directions is copied first: kernels read along one of the two.
+    let dense = |array: &Array, matrix: Matrix, rows: usize, columns: usize| -> Result<_> {
+        let is_dense = Direction::of(matrix, rows, columns).is_some();
+        if is_dense || kernel == Kernel::Simple {
+            Ok(None)
+        } else {
+            copy::contiguous(array).map(Some)
+        }
+    };
+    let a = dense(parts.a, geometry.a, geometry.m, geometry.k)?;
+    let b = dense(parts.b, geometry.b, geometry.k, geometry.n)?;
+    parts.a = a.as_ref().unwrap_or(parts.a);
+    parts.b = b.as_ref().unwrap_or(parts.b);
+    let geometry = Geometry::new(op, &parts, output)?;
+    Product { op, device, kernel, parts, geometry, output }.run()
+}
+
+/// How a matrix of lines along m or n lies in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Direction {
+    /// Whether neighbours in memory are neighbours in k.
+    pub along_k: bool,
+    /// From one line to the next where it lies along k, otherwise from one k to the next.
+    pub stride: usize,
+}
+
+impl Direction {
+    /// For a matrix of rows and columns; along the columns is along k.
+    fn of(matrix: Matrix, rows: usize, columns: usize) -> Option<Self> {
+        if matrix.columns == 1 || columns <= 1 {
+            Some(Self { along_k: true, stride: matrix.rows })
+        } else if matrix.rows == 1 || rows <= 1 {
+            Some(Self { along_k: false, stride: matrix.columns })
+        } else {
+            None
+        }
+    }
+
+    /// From one line to the next, and from one k to the next.
+    pub fn strides(&self) -> [usize; 2] {
+        if self.along_k { [self.stride, 1] } else { [1, self.stride] }
+    }
+
+    /// Whether elements can be read `width` at a time: everything is a multiple of it.
+    fn reads(
+        &self,
+        array: &Array,
+        lines: usize,
+        k: usize,
+        batches: &[usize],
+        width: usize,
+    ) -> bool {
+        let dense = if self.along_k { k } else { lines };
+        [dense, self.stride, first_element(array)]
+            .iter()
+            .chain(batches)
+            .all(|value| value.is_multiple_of(width))
+    }
+}
+
+fn first_element(array: &Array) -> usize {
+    array.buffer().byte_offset() / array.dtype().size() + array.layout().offset()
+}
+
+pub(super) struct Product<'a> {
+    pub op: &'a MatMul,
+    pub device: &'a OpenClDevice,
+    pub kernel: Kernel,
+    pub parts: Parts<'a>,
+    pub geometry: Geometry,
+    pub output: &'a Array,
+}
+
+/// What a launch of the main kernel works on: the two factors as it sees them.
+pub(super) struct Factors<'a> {
+    /// Lines of the first and second factor.
+    pub sizes: [usize; 2],
+    pub arrays: [&'a Array; 2],
+    pub directions: [Direction; 2],
+    /// Whether the second factor of the problem is the first one here.
+    pub swapped: bool,
+}
+
+/// A piece of the batch: some of the products, which lie on at most two axes.
+pub(super) struct Piece {
+    /// Where each operand of the first product on these axes begins.
+    pub offsets: [usize; 5],
+    /// The number on these axes of the piece's first product.
+    pub first: usize,
+    /// How many products there are in the piece.
+    pub count: usize,
+}
+
+/// Where the results of the main kernel go.
+pub(super) struct Target<'a> {
+    pub buffer: &'a Buffer,
+    pub matrix: Matrix,
+    /// From one batch to the next, outer and inner.
+    pub batches: [usize; 2],
+    pub split_stride: usize,
+    /// Whether results can be written in fours.
+    pub vectors: bool,
+}
+
+impl Product<'_> {
+    fn run(&self) -> Result<()> {
+        let factors = self.factors();
+        let Choice { splits, length } =
+            splits(self.kernel, self.device, factors.sizes, self.geometry.k, self.batches());
+        let each = self.geometry.m * self.geometry.n;
+        // Products that are split are few; so many as to need several pieces are not.
+        if splits == 1 {
+            let matrix = self.geometry.out;
+            let strides = self.batch_strides(OUT);
+            let vectors = matrix.columns == 1
+                && [self.geometry.n, matrix.rows, first_element(self.output)]
+                    .iter()
+                    .chain(&strides)
+                    .all(|value| value.is_multiple_of(4));
+            let target = Target {
+                buffer: self.output.buffer(),
+                matrix,
+                batches: strides,
+                split_stride: 0,
+                vectors,
+            };
+            return self.pieces(1, |piece| self.multiply(&factors, &target, &piece, 1, length));
+        }
+        // The parts of a product are summed by a second kernel, in an order that is always the same.
+        let dtype = self.sum_dtype();
+        self.pieces(splits, |piece| {
+            let parts = self.output.device().allocate(dtype, splits * piece.count * each)?;
+            let target = Target {
+                buffer: &parts,
+                matrix: Matrix { rows: self.geometry.n, columns: 1 },
+                batches: [self.inner_batches() * each, each],
+                split_stride: piece.count * each,
+                vectors: self.geometry.n.is_multiple_of(4),
+            };
+            self.multiply(&factors, &target, &piece, splits, length)?;
+            self.combine(&parts, &piece, splits)
+        })
+    }
+
+    /// Runs for pieces of the batch: one for each index of the axes beyond the last two, and no
+    /// more products than a launch may have.
+    fn pieces(&self, splits: usize, run: impl Fn(Piece) -> Result<()>) -> Result<()> {
+        let dims = self.geometry.batches.dims();
+        let last_two: usize = dims.iter().rev().take(2).product();
+        let most = (MOST_BATCHES / splits).max(1);
+        for start in (0..self.batches()).step_by(last_two.max(1)) {
+            let offsets = self.geometry.batches.point(start);
+            for first in (0..last_two).step_by(most) {
+                run(Piece { offsets, first, count: most.min(last_two - first) })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn batches(&self) -> usize {
+        self.geometry.batches.elements()
+    }
+
+    pub fn inner_batches(&self) -> usize {
+        self.geometry.batches.inner().0
+    }
+
+    /// An operand's strides along the last two axes of the batch, outer first.
+    pub fn batch_strides(&self, operand: usize) -> [usize; 2] {
+        let mut from_end = self.geometry.batches.strides(operand).iter().rev().copied();
+        let inner = from_end.next().unwrap_or(0);
+        [from_end.next().unwrap_or(0), inner]
+    }
+
+    /// The type of unfinished results.
+    fn sum_dtype(&self) -> DType {
+        if self.parts.a.dtype().is_float() { DType::F32 } else { DType::I32 }
+    }
+
+    fn factors(&self) -> Factors<'_> {
+        let Geometry { m, n, k, a, b, .. } = self.geometry;
+        let turned = Matrix { rows: b.columns, columns: b.rows };
+        let a = Direction::of(a, m, k);
+        let b = Direction::of(turned, n, k);
+        let any = Direction { along_k: true, stride: 0 };
+        let (a, b) = (a.unwrap_or(any), b.unwrap_or(any));
+        let swapped = self.kernel == Kernel::Skinny && (m > SKINNY || n < m);
+        if swapped {
+            let arrays = [self.parts.b, self.parts.a];
+            Factors { sizes: [n, m], arrays, directions: [b, a], swapped }
+        } else {
+            let arrays = [self.parts.a, self.parts.b];
+            Factors { sizes: [m, n], arrays, directions: [a, b], swapped }
+        }
+    }
+
+    /// Whether both factors, or only the second one, can be read so many elements at a time.
+    fn reads(&self, factors: &Factors, which: usize, width: usize) -> bool {
+        let operand = if (which == 0) == factors.swapped { B } else { A };
+        factors.directions[which].reads(
+            factors.arrays[which],
+            factors.sizes[which],
+            self.geometry.k,
+            self.geometry.batches.strides(operand),
+            width,
+        )
+    }
+
+    fn body(&self, factors: &Factors) -> Body {
+        let along_k = factors.directions.map(|direction| direction.along_k);
+        let group = work_group(self.device) as u16;
+        match self.kernel {
+            Kernel::Tiled(tile) => {
+                let widths = [0, 1].map(|which| {
+                    let lines = [tile.m, tile.n][which];
+                    let fits = tile.fetches(lines, along_k[which], 4);
+                    if fits && self.reads(factors, which, 4) { 4 } else { 1 }
+                });
+                Body::Tiled { tile, along_k, widths }
+            }
+            Kernel::Tensor(tensor) => {
+                let width = 16 / self.parts.a.dtype().size();
+                let widths = [0, 1]
+                    .map(|which| if self.reads(factors, which, width) { width as u8 } else { 1 });
+                Body::Tensor { tensor, along_k, widths }
+            }
+            Kernel::Skinny => {
+                let along_k = along_k[1];
+                // Vectors are read in fours too where the matrix lies along k.
+                let vectors =
+                    !along_k || factors.directions[0].along_k && self.reads(factors, 0, 4);
+                let width = if vectors && self.reads(factors, 1, 4) { 4 } else { 1 };
+                let rows = factors.sizes[0].next_power_of_two() as u8;
+                let group = group / LANES as u16 * LANES as u16;
+                Body::Skinny { rows, along_k, width, group }
+            }
+            Kernel::Simple => Body::Simple { group },
+        }
+    }
+
+    /// Enqueues the main kernel for a piece of the batch, in as many launches as it takes.
+    fn multiply(
+        &self,
+        factors: &Factors,
+        target: &Target,
+        piece: &Piece,
+        splits: usize,
+        split_length: usize,
+    ) -> Result<()> {
+        let body = self.body(factors);
+        let config = Config {
+            body,
+            a: factors.arrays[0].dtype(),
+            b: factors.arrays[1].dtype(),
+            output: target.buffer.dtype(),
+            epilogue: self.epilogue_name().filter(|_| splits == 1),
+            wide: self.is_wide(factors),
+        };
+        let source = || config.source(self.op.epilogue.activation);
+        let kernel = self.device.kernel(config.key(), config.entry(), source)?;
+        let [m, n] = factors.sizes;
+        let (tiles, threads, tile_work) = match body {
+            Body::Tiled { tile, .. } => {
+                let tiles = m.div_ceil(usize::from(tile.m)) * n.div_ceil(usize::from(tile.n));
+                (tiles, tile.threads(), usize::from(tile.m) * usize::from(tile.n))
+            }
+            Body::Tensor { tensor, .. } => {
+                let tiles = m.div_ceil(usize::from(tensor.m)) * n.div_ceil(usize::from(tensor.n));
+                (tiles, tensor.threads(), usize::from(tensor.m) * usize::from(tensor.n))
+            }
+            Body::Skinny { along_k, width, group, .. } => {
+                let group = usize::from(group);
+                let lines = if along_k { group / LANES } else { LANES * usize::from(width) };
+                (n.div_ceil(lines), group, m * lines)
+            }
+            Body::Simple { group } | Body::Combine { group } => {
+                ((m * n).div_ceil(usize::from(group)), usize::from(group), usize::from(group))
+            }
+        };
+        let work = tile_work * split_length.max(1) * splits * piece.count;
+        let at_once = (MOST_PER_LAUNCH / work.max(1)).clamp(1, tiles);
+        for first_tile in (0..tiles).step_by(at_once) {
+            let mut launch = self.device.launch(&kernel);
+            launch = match body {
+                Body::Tiled { .. } => launch.value(self.stagger(factors)),
+                Body::Skinny { .. } => {
+                    let step = factors.directions[0].strides()[1];
+                    pass_index(launch.value(u32::from(factors.swapped)), step, config.wide)
+                }
+                Body::Simple { .. } => {
+                    let columns = [self.geometry.a.columns, self.geometry.b.columns];
+                    launch.value(columns[0] as u64).value(columns[1] as u64)
+                }
+                Body::Tensor { .. } | Body::Combine { .. } => launch,
+            };
+            let counts = [m, n, self.geometry.k, first_tile, piece.first, splits, split_length];
+            for count in counts {
+                launch = launch.value(count as u32);
+            }
+            launch = self.pass_product(launch, &config, factors, target, piece, splits);
+            if config.epilogue.is_some() {
+                launch = self.pass_epilogue(launch, piece);
+            }
+            let tiles = at_once.min(tiles - first_tile);
+            launch.run(&[tiles * threads, splits * piece.count], &[threads, 1])?;
+        }
+        Ok(())
+    }
+}

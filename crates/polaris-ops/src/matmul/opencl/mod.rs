@@ -1,0 +1,108 @@
+//! Products on OpenCL devices: which kernels there are, and which is taken.
+
+mod choose;
+mod launch;
+mod operands;
+mod program;
+mod tensor;
+mod tile;
+mod variants;
+
+use polaris_runtime::Device;
+use polaris_runtime::opencl::OpenClDevice;
+
+use super::geometry::Geometry;
+use super::problem::{MatMul, Precision};
+use crate::{Array, Result};
+use polaris_core::DType;
+
+pub use tensor::Tensor;
+pub use tile::{MultiplyAdd, Tile, TileCopy};
+pub(super) use variants::KERNELS;
+pub use variants::{VARIANTS, Variant};
+
+pub(super) use choose::preferred;
+pub(crate) use variants::shipped_programs;
+
+/// The kernels of products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// Tensor cores by inline PTX.
+    Tensor(Tensor),
+    /// Tiles in local memory.
+    Tiled(Tile),
+    /// Up to eight vectors with a matrix.
+    Skinny,
+    /// One work-item an element: slow, and little that a compiler could get wrong.
+    Simple,
+}
+
+/// Vectors that the skinny kernel takes at once.
+const SKINNY: usize = 8;
+
+impl Kernel {
+    /// Whether a device can run it at all with factors of this type.
+    pub fn fits(self, device: &OpenClDevice, dtype: DType) -> bool {
+        let capabilities = device.capabilities();
+        match self {
+            Self::Tensor(tensor) => tensor.check(capabilities, dtype).is_ok(),
+            // Copies to local memory without registers convert nothing.
+            Self::Tiled(tile) => {
+                let convertible = dtype == DType::F32 || tile.copy == TileCopy::Registers;
+                convertible && tile.check(capabilities).is_ok()
+            }
+            Self::Skinny => capabilities.max_work_group >= launch::LANES,
+            Self::Simple => true,
+        }
+    }
+
+    /// Its part of the kernel's name.
+    pub fn name(self) -> String {
+        match self {
+            Self::Tensor(tensor) => tensor.name(),
+            Self::Tiled(tile) => tile.name(),
+            Self::Skinny => "skinny".to_owned(),
+            Self::Simple => "simple".to_owned(),
+        }
+    }
+}
+
+pub(super) fn supports(
+    op: &MatMul,
+    kernel: Kernel,
+    device: &OpenClDevice,
+    inputs: &[&Array],
+    output: &Array,
+) -> bool {
+    let Ok(geometry) = op.parts(inputs).and_then(|parts| Geometry::new(op, &parts, output)) else {
+        return false;
+    };
+    let dtype = inputs[0].dtype();
+    let sizes = [geometry.m, geometry.n, geometry.k];
+    // Counters in the kernels are of 32 bits, with room for a tile beyond the end.
+    if dtype == DType::F64 || sizes.iter().any(|&size| size > i32::MAX as usize) {
+        return false;
+    }
+    kernel.fits(device, dtype)
+        && match kernel {
+            Kernel::Tensor(_) => op.precision == Precision::Tf32 || dtype != DType::F32,
+            // Small tiles that only have a name to be measured by are for f32.
+            Kernel::Tiled(tile) => {
+                let is_named = tile.m <= 32 && tile.vector <= 4;
+                is_named && dtype == DType::F32
+                    || choose::tiles(device).iter().any(|rated| rated.tile == tile)
+            }
+            Kernel::Skinny => geometry.m.min(geometry.n) <= SKINNY,
+            Kernel::Simple => true,
+        }
+}
+
+pub(super) fn run(
+    op: &MatMul,
+    device: &OpenClDevice,
+    kernel: Kernel,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
+    launch::run(op, device, kernel, inputs, output)
+}

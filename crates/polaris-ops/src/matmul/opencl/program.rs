@@ -1,0 +1,192 @@
+//! The programs of products: what they are specialised for, and their sources.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use polaris_core::DType;
+use polaris_runtime::opencl::{Defines, ProgramSource};
+
+use super::{Tensor, Tile};
+use crate::elementwise::opencl_expression;
+use crate::matmul::problem::Activation;
+use crate::opencl::ELEMENT;
+
+const PRODUCT: &str = include_str!("product.cl");
+
+/// What one program is specialised for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Config {
+    pub body: Body,
+    pub a: DType,
+    pub b: DType,
+    pub output: DType,
+    /// The name of the activation; `None` if there is no epilogue at all.
+    pub epilogue: Option<&'static str>,
+    pub wide: bool,
+}
+
+/// Which kernel, and what it alone is specialised for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Body {
+    Tiled {
+        tile: Tile,
+        along_k: [bool; 2],
+        widths: [u8; 2],
+    },
+    Tensor {
+        tensor: Tensor,
+        along_k: [bool; 2],
+        widths: [u8; 2],
+    },
+    Skinny {
+        rows: u8,
+        along_k: bool,
+        width: u8,
+        group: u16,
+    },
+    Simple {
+        group: u16,
+    },
+    /// Adds the parts of a product that was split along k.
+    Combine {
+        group: u16,
+    },
+}
+
+impl Config {
+    pub fn key(&self) -> (&'static str, u64) {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        ("matmul", hasher.finish())
+    }
+
+    pub fn entry(&self) -> &'static str {
+        match self.body {
+            Body::Tiled { .. } => "matmul_tiled",
+            Body::Tensor { .. } => "matmul_tensor",
+            Body::Skinny { .. } => "matmul_skinny",
+            Body::Simple { .. } => "matmul_simple",
+            Body::Combine { .. } => "matmul_combine",
+        }
+    }
+
+    pub fn source(&self, activation: Activation) -> ProgramSource {
+        let mut defines = Defines::new()
+            .code("A", self.a.name())
+            .code("B", self.b.name())
+            .code("OUT", self.output.name())
+            .code("ACC", if self.a.is_float() { "float" } else { "int" })
+            .code("INDEX", if self.wide { "ulong" } else { "uint" })
+            .number("EPILOGUE", self.epilogue.is_some());
+        if self.epilogue.is_some() {
+            defines = defines.code("ACTIVATION(a)", expression(activation));
+        }
+        let (file, parts, defines) = self.body.complete(defines, self.a);
+        let wide = if self.wide { " wide" } else { "" };
+        let epilogue = self.epilogue.map(|name| format!(" {name}")).unwrap_or_default();
+        let types = format!("{}_{}_{}", self.a, self.b, self.output);
+        let name = format!("{file} {types}_{}{epilogue}{wide}", self.body.name());
+        ProgramSource { name, parts, defines, options: "-cl-mad-enable -cl-denorms-are-zero" }
+    }
+}
+
+fn expression(activation: Activation) -> String {
+    match activation {
+        Activation::Identity => "(a)".to_owned(),
+        Activation::Clamp { .. } => "((a) < low ? low : ((a) > high ? high : (a)))".to_owned(),
+        other => {
+            let function = other.function().map(opencl_expression);
+            format!("({})", function.unwrap_or("a").replace("(C)", "(float)"))
+        }
+    }
+}
+
+impl Body {
+    /// What it is, in words for messages and the machine-code report.
+    fn name(&self) -> String {
+        let letters = |along_k: [bool; 2]| match along_k {
+            [true, false] => "nn",
+            [true, true] => "nt",
+            [false, false] => "tn",
+            [false, true] => "tt",
+        };
+        match self {
+            Self::Tiled { tile, along_k, widths: [a, b] } => {
+                format!("{} {}{a}{b}", tile.name(), letters(*along_k))
+            }
+            Self::Tensor { tensor, along_k, widths: [a, b] } => {
+                format!("{} {}{a}{b}", tensor.name(), letters(*along_k))
+            }
+            Self::Skinny { rows, along_k, width, .. } => {
+                format!("skinny{rows} {}{width}", if *along_k { "dots" } else { "columns" })
+            }
+            Self::Simple { .. } => "simple".to_owned(),
+            Self::Combine { .. } => "combine".to_owned(),
+        }
+    }
+
+    fn complete(
+        &self,
+        defines: Defines,
+        dtype: DType,
+    ) -> (&'static str, &'static [&'static str], Defines) {
+        match *self {
+            Self::Tiled { tile, along_k, widths } => {
+                let padding = |along_k: bool| if along_k { i64::from(tile.padding) } else { 0 };
+                let multiply = if dtype.is_float() { tile.multiply.code() } else { "mad24" };
+                let defines = operands(defines, along_k, widths)
+                    .number("TILE_M", tile.m)
+                    .number("TILE_N", tile.n)
+                    .number("TILE_K", tile.k)
+                    .number("THREADS_M", tile.threads_m)
+                    .number("THREADS_N", tile.threads_n)
+                    .number("LANES_M", tile.lanes_m)
+                    .number("LANES_N", tile.lanes_n)
+                    .number("VECTOR", tile.vector)
+                    .number("ROWS_AT_ONCE", tile.rows_at_once)
+                    .number("PAD_A", padding(along_k[0]))
+                    .number("PAD_B", padding(along_k[1]))
+                    .number("BUFFERS", tile.buffers)
+                    .number("FRAGMENTS", tile.fragments)
+                    .number("UNROLL", tile.unroll)
+                    .number("COPY", tile.copy as i64)
+                    .code("MULTIPLY_ADD", multiply);
+                ("tiled.cl", &[ELEMENT, PRODUCT, include_str!("tiled.cl")], defines)
+            }
+            Self::Tensor { tensor, along_k, widths } => {
+                let element_bytes = dtype.size() as i64;
+                let defines = operands(defines, along_k, widths)
+                    .number("TILE_M", tensor.m)
+                    .number("TILE_N", tensor.n)
+                    .number("TILE_K", i64::from(tensor.step_bytes) / element_bytes)
+                    .number("WARP_M", tensor.warp_m)
+                    .number("WARP_N", tensor.warp_n)
+                    .number("BUFFERS", tensor.buffers);
+                ("tensor.cl", &[ELEMENT, PRODUCT, include_str!("tensor.cl")], defines)
+            }
+            Self::Skinny { rows, along_k, width, group } => {
+                let defines = defines
+                    .number("ROWS", rows)
+                    .number("ALONG_K", along_k)
+                    .number("WIDTH", width)
+                    .number("WORK_GROUP", group);
+                ("skinny.cl", &[ELEMENT, PRODUCT, include_str!("skinny.cl")], defines)
+            }
+            Self::Simple { group } => {
+                let defines = defines.number("WORK_GROUP", group).number("COMBINE", 0);
+                ("simple.cl", &[ELEMENT, PRODUCT, include_str!("simple.cl")], defines)
+            }
+            Self::Combine { group } => {
+                let defines = defines.number("WORK_GROUP", group).number("COMBINE", 1);
+                ("simple.cl", &[ELEMENT, PRODUCT, include_str!("simple.cl")], defines)
+            }
+        }
+    }
+}
+
+fn operands(defines: Defines, along_k: [bool; 2], widths: [u8; 2]) -> Defines {
+    defines
+        .number("A_ALONG_K", along_k[0])
+        .number("B_ALONG_K", along_k[1])
+        .number("A_WIDTH", widths[0])
+        .number("B_WIDTH", widths[1])
+}

@@ -1,0 +1,429 @@
+// Products of matrices by tiles: each work-group computes TILE_M by TILE_N elements of the result,
+// walks along k in steps of TILE_K, and keeps the two tiles of a step in local memory.
+//
+// Parameters:
+//   A, B, OUT            element types
+//   ACC                  type of products and sums: float, or int for integers
+//   TILE_M, TILE_N       rows and columns of the result that a work-group computes
+//   TILE_K               length of a step along k
+//   THREADS_M, THREADS_N work-items along m and n
+//   LANES_M, LANES_N     work-items of a wavefront along m and n: neighbours read the same rows and
+//                        columns, which local memory serves at once
+//   VECTOR               elements along n that are read at once from local memory and multiplied
+//                        as one vector
+//   ROWS_AT_ONCE         elements along m that are read at once from local memory
+//   PAD_A, PAD_B         unused elements behind each row of a tile in local memory, against bank
+//                        conflicts
+//   BUFFERS              tiles in local memory: with two or more the next one is fetched meanwhile
+//   FRAGMENTS            2 if the operands of the next step in k are read ahead into registers
+//   UNROLL               steps in k that are written out
+//   COPY                 how a tile comes to local memory: COPY_REGISTERS, COPY_GROUP
+//                        (async_work_group_copy) or COPY_PTX (cp.async of NVIDIA)
+//   MULTIPLY_ADD         mad, fma, or mad24 for integers; FASTER_MULTIPLY_ADD is whichever of the
+//                        first two the compiler says is fast
+//   A_ALONG_K, B_ALONG_K 1 if neighbours in memory are neighbours in k, 0 if along m or n
+//   A_WIDTH, B_WIDTH     elements read at once from global memory, 1 or 4. 4 needs offsets,
+//                        strides and the length of the row that are multiples of four.
+//   EPILOGUE             1 if there is more to do than multiplying with alpha and storing
+//   ACTIVATION(x)        the activation, with EPILOGUE
+//   INDEX                uint, or ulong where an offset in a matrix may exceed 32 bits
+//
+// Sizes need not be multiples of the tile: rows and columns beyond the edge are those of the last
+// one again and are not stored; steps beyond the end of k are zeros.
+#ifndef TILE_M
+#define A f32
+#define B f32
+#define OUT f32
+#define ACC float
+#define TILE_M 64
+#define TILE_N 64
+#define TILE_K 16
+#define THREADS_M 16
+#define THREADS_N 16
+#define LANES_M 8
+#define LANES_N 8
+#define VECTOR 4
+#define ROWS_AT_ONCE 4
+#define PAD_A 4
+#define PAD_B 4
+#define BUFFERS 2
+#define FRAGMENTS 1
+#define UNROLL 4
+#define COPY 0
+#define MULTIPLY_ADD mad
+#define A_ALONG_K 1
+#define B_ALONG_K 0
+#define A_WIDTH 4
+#define B_WIDTH 4
+#define EPILOGUE 0
+#define INDEX uint
+#endif
+
+#define COPY_REGISTERS 0
+#define COPY_GROUP 1
+#define COPY_PTX 2
+
+#define THREADS (THREADS_M * THREADS_N)
+#define ROWS (TILE_M / THREADS_M)
+#define COLUMNS (TILE_N / THREADS_N)
+#define LINE_A (TILE_M + PAD_A)
+#define LINE_B (TILE_N + PAD_B)
+#define LOADS_A (TILE_M * TILE_K / (A_WIDTH * THREADS))
+#define LOADS_B (TILE_N * TILE_K / (B_WIDTH * THREADS))
+#define UNROLLED _Pragma("unroll")
+// Sums in registers need indices that are known; processors keep them in memory, and an epilogue
+// written out for each of hundreds of elements keeps their compilers busy for minutes.
+#if VECTOR > 4
+#define STORES_UNROLLED
+#else
+#define STORES_UNROLLED UNROLLED
+#endif
+#define PARTLY_UNROLLED __attribute__((opencl_unroll_hint(UNROLL)))
+// Where along k step number `s` is.
+#define PLACE_OF(s) (begin + ((s) + shift < steps ? (s) + shift : (s) + shift - steps) * TILE_K)
+#define LAST_STEP (TILE_K - 1)
+// Staged registers go to local memory one step before the end, so that the last step hides it.
+#define STORE_STEP (TILE_K > 1 ? TILE_K - 2 : 0)
+
+#ifdef FP_FAST_FMAF
+#define FASTER_MULTIPLY_ADD fma
+#else
+#define FASTER_MULTIPLY_ADD mad
+#endif
+
+// The sums of a work-item are vectors along n: GPUs take them apart, processors do not.
+#define VECTOR_OF(c, width) PASTE(vector_of_, width)(c)
+#define vector_of_1(c) c
+#define vector_of_2(c) PASTE(c, 2)
+#define vector_of_4(c) PASTE(c, 4)
+#define vector_of_8(c) PASTE(c, 8)
+#define vector_of_16(c) PASTE(c, 16)
+#define COLUMN_VECTOR VECTOR_OF(ACC, VECTOR)
+#define ROW_VECTOR VECTOR_OF(ACC, ROWS_AT_ONCE)
+#define COMPONENT(v, l) (((const ACC *)&(v))[l])
+
+// Vector `v` of a tile: a line (row of A, column of B) and a place along k. Neighbouring
+// work-items take neighbours in memory.
+#define LINE_OF(v, along_k, lines, width) \
+    ((along_k) ? (v) / (TILE_K / (width)) : (v) % ((lines) / (width)) * (width))
+#define STEP_OF(v, along_k, lines, width) \
+    ((along_k) ? (v) % (TILE_K / (width)) * (width) : (v) / ((lines) / (width)))
+
+// Where a vector lies in its matrix. Lines beyond the last are the last ones again.
+#define PLACE(line, step, along_k, width, last, stride) \
+    ((along_k) ? min((line), (last)) * (stride) + (step) \
+               : (INDEX)(step) * (stride) + min((line), (last) + 1 - (width)))
+
+#if A_WIDTH == 4
+#define LOAD_A(target, place) \
+    { \
+        const VECTOR4(ACC) four = LOAD4(A)(a, place); \
+        (target)[0] = four.s0; \
+        (target)[1] = four.s1; \
+        (target)[2] = four.s2; \
+        (target)[3] = four.s3; \
+    }
+#else
+#define LOAD_A(target, place) (target)[0] = LOAD(A)(a, place);
+#endif
+#if B_WIDTH == 4
+#define LOAD_B(target, place) \
+    { \
+        const VECTOR4(ACC) four = LOAD4(B)(b, place); \
+        (target)[0] = four.s0; \
+        (target)[1] = four.s1; \
+        (target)[2] = four.s2; \
+        (target)[3] = four.s3; \
+    }
+#else
+#define LOAD_B(target, place) (target)[0] = LOAD(B)(b, place);
+#endif
+
+// Fetches one vector of a step's tile into registers, and puts it into local memory, where lines
+// are dense.
+#define FETCH_VECTOR(load, width, along_k, lines, first, last, stride, at, staged, v, k0) \
+    { \
+        const uint step = (k0) + STEP_OF(v, along_k, lines, width); \
+        const INDEX line = (first) + LINE_OF(v, along_k, lines, width); \
+        if (step < end) { \
+            load(staged, (at) + PLACE(line, step, along_k, width, last, stride)) \
+        } else { \
+            UNROLLED for (uint j = 0; j < width; ++j) { \
+                (staged)[j] = 0; \
+            } \
+        } \
+    }
+#define KEEP_VECTOR(width, along_k, lines, line_length, staged, tile, v) \
+    { \
+        __local ACC *p = (tile) + STEP_OF(v, along_k, lines, width) * line_length + \
+                         LINE_OF(v, along_k, lines, width); \
+        if (!(along_k) && width == 4) { \
+            *(__local VECTOR4(ACC) *)p = (VECTOR4(ACC))( \
+                (staged)[0], (staged)[1 % width], (staged)[2 % width], (staged)[3 % width]); \
+        } else { \
+            UNROLLED for (uint j = 0; j < width; ++j) { \
+                p[j * line_length] = (staged)[j]; \
+            } \
+        } \
+    }
+#define FETCH_A_VECTOR(staged, v, k0) \
+    FETCH_VECTOR(LOAD_A, A_WIDTH, A_ALONG_K, TILE_M, first_row, last_row, a_stride, a_at, staged, v, k0)
+#define FETCH_B_VECTOR(staged, v, k0) \
+    FETCH_VECTOR(LOAD_B, B_WIDTH, B_ALONG_K, TILE_N, first_column, last_column, b_stride, b_at, staged, v, k0)
+#define KEEP_A_VECTOR(staged, buffer, v) \
+    KEEP_VECTOR(A_WIDTH, A_ALONG_K, TILE_M, LINE_A, staged, tile_a[buffer], v)
+#define KEEP_B_VECTOR(staged, buffer, v) \
+    KEEP_VECTOR(B_WIDTH, B_ALONG_K, TILE_N, LINE_B, staged, tile_b[buffer], v)
+
+// Both tiles of a step: first into registers, later to local memory, so that the way from global
+// memory is travelled while something else is computed.
+#define FETCH(k0) \
+    UNROLLED for (uint i = 0; i < LOADS_A; ++i) { \
+        FETCH_A_VECTOR(staged_a + i * A_WIDTH, item + i * THREADS, k0) \
+    } \
+    UNROLLED for (uint i = 0; i < LOADS_B; ++i) { \
+        FETCH_B_VECTOR(staged_b + i * B_WIDTH, item + i * THREADS, k0) \
+    }
+#define KEEP(buffer) \
+    UNROLLED for (uint i = 0; i < LOADS_A; ++i) { \
+        KEEP_A_VECTOR(staged_a + i * A_WIDTH, buffer, item + i * THREADS) \
+    } \
+    UNROLLED for (uint i = 0; i < LOADS_B; ++i) { \
+        KEEP_B_VECTOR(staged_b + i * B_WIDTH, buffer, item + i * THREADS) \
+    }
+// Or one vector after the other.
+#define MOVE(buffer, k0) \
+    for (uint i = 0; i < LOADS_A; ++i) { \
+        ACC staged[A_WIDTH]; \
+        FETCH_A_VECTOR(staged, item + i * THREADS, k0) \
+        KEEP_A_VECTOR(staged, buffer, item + i * THREADS) \
+    } \
+    for (uint i = 0; i < LOADS_B; ++i) { \
+        ACC staged[B_WIDTH]; \
+        FETCH_B_VECTOR(staged, item + i * THREADS, k0) \
+        KEEP_B_VECTOR(staged, buffer, item + i * THREADS) \
+    }
+
+#if COPY == COPY_PTX
+// One vector from global to local memory without registers; `bytes` of zero writes zeros.
+#define COPY_VECTOR(target, source, width, bytes) \
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" \
+                 :: "r"((uint)(size_t)(target)), "l"(source), "n"(4 * (width)), "r"(bytes) : "memory");
+// Vectors along k lie across the lines of local memory and are copied element by element.
+#define COPY_TILE(p, loads, width, along_k, lines, line_length, first, last, stride, at, tile, k0) \
+    UNROLLED for (uint i = 0; i < loads * ((along_k) ? width : 1); ++i) { \
+        const uint v = item + i * THREADS; \
+        const uint w = (along_k) ? 1 : width; \
+        const uint local_step = STEP_OF(v, along_k, lines, w); \
+        const uint local_line = LINE_OF(v, along_k, lines, w); \
+        const uint step = (k0) + local_step; \
+        const INDEX line = (first) + local_line; \
+        const uint bytes = step < end ? 4 * w : 0; \
+        const uint inside = step < end ? step : 0; \
+        __global const float *source = (p) + (at) + PLACE(line, inside, along_k, w, last, stride); \
+        __local ACC *target = (tile) + local_step * line_length + local_line; \
+        if (w == 4) { \
+            COPY_VECTOR(target, source, 4, bytes) \
+        } else { \
+            COPY_VECTOR(target, source, 1, bytes) \
+        } \
+    }
+#define COPY_BOTH(buffer, k0) \
+    COPY_TILE(a, LOADS_A, A_WIDTH, A_ALONG_K, TILE_M, LINE_A, first_row, last_row, a_stride, a_at, tile_a[buffer], k0) \
+    COPY_TILE(b, LOADS_B, B_WIDTH, B_ALONG_K, TILE_N, LINE_B, first_column, last_column, b_stride, b_at, tile_b[buffer], k0)
+#define COMMIT asm volatile("cp.async.commit_group;" ::: "memory");
+#define AWAIT asm volatile("cp.async.wait_group %0;" :: "n"(BUFFERS - 2) : "memory");
+#endif
+
+#if COPY == COPY_GROUP
+// Line by line by the hardware's copy engine or the driver's loop. Whole tiles only.
+#define COPY_GROUP_TILE(p, along_k, lines, line_length, first, stride, at, tile, k0) \
+    for (uint step = 0; step < TILE_K; ++step) { \
+        __local ACC *target = (tile) + step * line_length; \
+        if (along_k) { \
+            copied = async_work_group_strided_copy( \
+                target, (p) + (at) + (INDEX)(first) * (stride) + (k0) + step, lines, stride, copied); \
+        } else { \
+            copied = async_work_group_copy( \
+                target, (p) + (at) + (INDEX)((k0) + step) * (stride) + (first), lines, copied); \
+        } \
+    }
+#endif
+
+// The operands of one step in k, from local memory to registers.
+#define READ_STEP(slot, buffer, step) \
+    UNROLLED for (uint i = 0; i < ROWS / ROWS_AT_ONCE; ++i) { \
+        rows[slot][i] = *(__local const ROW_VECTOR *)(tile_a[buffer] + (step) * LINE_A + \
+                                                      (i * THREADS_M + item_m) * ROWS_AT_ONCE); \
+    } \
+    UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) { \
+        columns[slot][j] = *(__local const COLUMN_VECTOR *)(tile_b[buffer] + (step) * LINE_B + \
+                                                            (j * THREADS_N + item_n) * VECTOR); \
+    }
+#define ROW_OPERAND(slot, i) \
+    (COLUMN_VECTOR)(COMPONENT(rows[slot][(i) / ROWS_AT_ONCE], (i) % ROWS_AT_ONCE))
+#define MULTIPLY_STEP(slot) \
+    UNROLLED for (uint i = 0; i < ROWS; ++i) { \
+        UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) { \
+            sums[i][j] = MULTIPLY_ADD(ROW_OPERAND(slot, i), columns[slot][j], sums[i][j]); \
+        } \
+    }
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
+void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
+{
+    __local ACC tile_a[BUFFERS][TILE_K * LINE_A] __attribute__((aligned(64)));
+    __local ACC tile_b[BUFFERS][TILE_K * LINE_B] __attribute__((aligned(64)));
+    const uint item = get_local_id(0);
+    const uint lane = item % (LANES_M * LANES_N), wave = item / (LANES_M * LANES_N);
+    const uint item_n = wave % (THREADS_N / LANES_N) * LANES_N + lane % LANES_N;
+    const uint item_m = wave / (THREADS_N / LANES_N) * LANES_M + lane / LANES_N;
+    const uint tile = first_tile + get_group_id(0), tiles_n = (n + TILE_N - 1) / TILE_N;
+    const uint first_row = tile / tiles_n * TILE_M, first_column = tile % tiles_n * TILE_N;
+    const uint last_row = m - 1, last_column = n - 1;
+    FIND_BATCH
+    const uint begin = split * split_length;
+    const uint end = min(k, begin + split_length);
+    COLUMN_VECTOR sums[ROWS][COLUMNS / VECTOR];
+    UNROLLED for (uint i = 0; i < ROWS; ++i) {
+        UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
+            sums[i][j] = (COLUMN_VECTOR)(0);
+        }
+    }
+    ROW_VECTOR rows[FRAGMENTS][ROWS / ROWS_AT_ONCE];
+    COLUMN_VECTOR columns[FRAGMENTS][COLUMNS / VECTOR];
+    const uint steps = begin < end ? (end - begin + TILE_K - 1) / TILE_K : 0;
+    // Work-groups begin at different places of k and come round: rows that are a power of two apart
+    // would otherwise keep one memory channel busy and the others idle.
+    const uint shift = steps ? (tile / tiles_n + tile % tiles_n) * stagger % steps : 0;
+#if COPY == COPY_PTX
+    UNROLLED for (uint s = 0; s < BUFFERS - 1; ++s) {
+        if (s < steps) {
+            COPY_BOTH(s, PLACE_OF(s))
+        }
+        COMMIT
+    }
+    AWAIT
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint buffer = 0, free_buffer = BUFFERS - 1;
+    READ_STEP(0, 0, 0)
+    for (uint s = 0; s < steps; ++s) {
+        // All have read the buffer of the step before: they met at its end.
+        if (s + BUFFERS - 1 < steps) {
+            COPY_BOTH(free_buffer, PLACE_OF(s + BUFFERS - 1))
+        }
+        COMMIT
+        const uint next = buffer + 1 < BUFFERS ? buffer + 1 : 0;
+        UNROLLED for (uint step = 0; step < TILE_K; ++step) {
+            if (step == LAST_STEP) {
+                AWAIT
+                barrier(CLK_LOCAL_MEM_FENCE);
+                READ_STEP((step + 1) % FRAGMENTS, next, 0)
+            } else {
+                READ_STEP((step + 1) % FRAGMENTS, buffer, step + 1)
+            }
+            MULTIPLY_STEP(step % FRAGMENTS)
+        }
+        free_buffer = buffer;
+        buffer = next;
+    }
+#elif FRAGMENTS == 2
+    ACC staged_a[LOADS_A * A_WIDTH], staged_b[LOADS_B * B_WIDTH];
+    MOVE(0, PLACE_OF(0))
+    barrier(CLK_LOCAL_MEM_FENCE);
+    READ_STEP(0, 0, 0)
+    for (uint s = 0; s < steps; ++s) {
+        const uint buffer = s % 2;
+        if (s + 1 < steps) {
+            FETCH(PLACE_OF(s + 1))
+        }
+        UNROLLED for (uint step = 0; step < TILE_K; ++step) {
+            if (step == STORE_STEP && s + 1 < steps) {
+                KEEP(1 - buffer)
+            }
+            if (step == LAST_STEP) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                READ_STEP((step + 1) % 2, 1 - buffer, 0)
+            } else {
+                READ_STEP((step + 1) % 2, buffer, step + 1)
+            }
+            MULTIPLY_STEP(step % 2)
+        }
+    }
+#else
+#if BUFFERS == 2
+    ACC staged_a[LOADS_A * A_WIDTH], staged_b[LOADS_B * B_WIDTH];
+#endif
+#if COPY == COPY_GROUP
+    const int whole_lines = first_row + TILE_M <= m && first_column + TILE_N <= n;
+#endif
+    for (uint s = 0; s < steps; ++s) {
+        const uint buffer = BUFFERS == 2 ? s % 2 : 0;
+#if COPY == COPY_GROUP
+        // With two buffers the copy of the next tile runs while this one is multiplied.
+#define COPY_STEP(b_, at_k) \
+        COPY_GROUP_TILE(a, A_ALONG_K, TILE_M, LINE_A, first_row, a_stride, a_at, tile_a[b_], at_k) \
+        COPY_GROUP_TILE(b, B_ALONG_K, TILE_N, LINE_B, first_column, b_stride, b_at, tile_b[b_], at_k)
+#endif
+        if (s == 0 || BUFFERS == 1) {
+            MOVE(buffer, PLACE_OF(s))
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+#if BUFFERS == 2
+        const int more = s + 1 < steps;
+#if COPY == COPY_GROUP
+        event_t copied = 0;
+        const int by_group = more && whole_lines && PLACE_OF(s + 1) + TILE_K <= end;
+        if (by_group) {
+            COPY_STEP(1 - buffer, PLACE_OF(s + 1))
+        } else
+#endif
+        if (more) {
+            FETCH(PLACE_OF(s + 1))
+        }
+#endif
+        PARTLY_UNROLLED for (uint step = 0; step < TILE_K; ++step) {
+            READ_STEP(0, buffer, step)
+            MULTIPLY_STEP(0)
+        }
+#if BUFFERS == 2
+#if COPY == COPY_GROUP
+        if (by_group) {
+            wait_group_events(1, &copied);
+        } else
+#endif
+        if (more) {
+            KEEP(1 - buffer)
+        }
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#endif
+    STORES_UNROLLED for (uint i = 0; i < ROWS; ++i) {
+        const uint row = first_row + (i / ROWS_AT_ONCE * THREADS_M + item_m) * ROWS_AT_ONCE + i % ROWS_AT_ONCE;
+        STORES_UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
+            const uint column = first_column + (j * THREADS_N + item_n) * VECTOR;
+#if VECTOR % 4 == 0
+            if (out_vectors) {
+                STORES_UNROLLED for (uint l = 0; l < VECTOR; l += 4) {
+                    if (row < m && column + l < n) {
+                        VECTOR4(RESULT) four;
+                        four.s0 = FINISH(COMPONENT(sums[i][j], l), row, column + l);
+                        four.s1 = FINISH(COMPONENT(sums[i][j], l + 1), row, column + l + 1);
+                        four.s2 = FINISH(COMPONENT(sums[i][j], l + 2), row, column + l + 2);
+                        four.s3 = FINISH(COMPONENT(sums[i][j], l + 3), row, column + l + 3);
+                        STORE4(OUT)(out, out_at + row * out_rows + column + l, four);
+                    }
+                }
+                continue;
+            }
+#endif
+            STORES_UNROLLED for (uint l = 0; l < VECTOR; ++l) {
+                if (row < m && column + l < n) {
+                    const RESULT value = FINISH(COMPONENT(sums[i][j], l), row, column + l);
+                    STORE(OUT)(out, out_at + row * out_rows + (column + l) * out_columns, value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The kernels that there are: those the choice takes, and those with names of their own.
+
+use polaris_core::DType;
+use polaris_runtime::opencl::ProgramSource;
+
+use super::choose::Rated;
+use super::program::{Body, Config};
+use super::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy};
+use crate::matmul::problem::Activation;
+
+/// A kernel that can be asked for by name, to be measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is a point of.
+    pub kernel: Kernel,
+    /// What it is, in words.
+    pub about: &'static str,
+}
+
+/// 128 registers at most for eight by eight sums a work-item: two wavefronts a SIMD unit on GCN.
+const GCN_LARGE: Tile = Tile::new(128, 128, 8, 16, 16).lanes(8, 8).unroll(2);
+const GCN_MEDIUM: Tile = Tile::new(64, 64, 16, 16, 16).lanes(8, 8).unroll(4);
+const GCN_SMALL: Tile = Tile::new(32, 32, 16, 8, 8).lanes(8, 8).unroll(4);
+
+/// For any GPU, made for GCN.
+pub(super) const GPU_TILES: &[Rated] = &[
+    Rated { tile: GCN_LARGE, efficiency: 1.0 },
+    Rated { tile: GCN_MEDIUM, efficiency: 0.75 },
+    Rated { tile: GCN_SMALL, efficiency: 0.5 },
+];
+
+const PTX_LARGE: Tile = Tile::new(128, 128, 16, 16, 8).lanes(4, 8).unroll(16).read_ahead();
+const PTX_MEDIUM: Tile =
+    Tile::new(64, 128, 16, 8, 16).lanes(4, 8).unroll(16).read_ahead().copy(TileCopy::Ptx, 2);
+const PTX_SMALL: Tile =
+    Tile::new(64, 64, 16, 16, 8).lanes(4, 8).unroll(16).read_ahead().copy(TileCopy::Ptx, 2);
+
+/// For GPUs whose compiler takes inline PTX: registers are plenty there. The last ones need no PTX,
+/// for types that must be converted.
+pub(super) const PTX_TILES: &[Rated] = &[
+    Rated { tile: PTX_LARGE, efficiency: 1.0 },
+    Rated { tile: PTX_MEDIUM, efficiency: 0.92 },
+    Rated { tile: PTX_SMALL, efficiency: 0.7 },
+    Rated { tile: GCN_MEDIUM, efficiency: 0.6 },
+    Rated { tile: GCN_SMALL, efficiency: 0.4 },
+];
+
+const CPU_LARGE: Tile = Tile::new(64, 256, 64, 8, 8).for_processor();
+const CPU_MEDIUM: Tile = Tile::new(64, 64, 64, 8, 4).for_processor();
+// Work-groups of fewer than 32 take PoCL's compiler minutes: it writes each work-item out.
+const CPU_SMALL: Tile = Tile::new(32, 64, 64, 8, 4).for_processor();
+
+/// For drivers that run on the processor.
+pub(super) const CPU_TILES: &[Rated] = &[
+    Rated { tile: CPU_LARGE, efficiency: 1.0 },
+    Rated { tile: CPU_MEDIUM, efficiency: 0.8 },
+    Rated { tile: CPU_SMALL, efficiency: 0.5 },
+];
+
+/// Tensor cores, when there is enough work for large tiles.
+pub(super) const TENSOR: Tensor =
+    Tensor { m: 128, n: 128, step_bytes: 64, warp_m: 64, warp_n: 64, buffers: 3 };
+/// Tensor cores, when there is not.
+pub(super) const TENSOR_SMALL: Tensor =
+    Tensor { m: 64, n: 128, step_bytes: 64, warp_m: 32, warp_n: 64, buffers: 3 };
+
+const HYBRID_16: Tile = Tile::new(16, 16, 16, 8, 8);
+const ASYNC_16: Tile = Tile::new(16, 16, 16, 8, 8).copy(TileCopy::WorkGroup, 2);
+const TILE_20: Tile = Tile::new(20, 20, 20, 10, 10);
+const TILE_24: Tile = Tile::new(24, 24, 16, 8, 8);
+const TILE_32: Tile = Tile::new(32, 32, 16, 8, 8);
+
+/// The kernels with names.
+pub const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "hybrid-16",
+        kernel: Kernel::Tiled(HYBRID_16),
+        about: "tiles of 16, fetched in fours, 2x2 a work-item, double-buffered, padded",
+    },
+    Variant {
+        name: "async-16",
+        kernel: Kernel::Tiled(ASYNC_16),
+        about: "the same with async_work_group_copy",
+    },
+    Variant {
+        name: "tile-20",
+        kernel: Kernel::Tiled(TILE_20),
+        about: "tiles of 20, 2x2 a work-item",
+    },
+    Variant {
+        name: "tile-24",
+        kernel: Kernel::Tiled(TILE_24),
+        about: "tiles of 24, 3x3 a work-item",
+    },
+    Variant {
+        name: "tile-32",
+        kernel: Kernel::Tiled(TILE_32),
+        about: "tiles of 32, 4x4 a work-item",
+    },
+    Variant {
+        name: "gcn-64",
+        kernel: Kernel::Tiled(GCN_MEDIUM),
+        about: "tiles of 64, 4x4 a work-item, for GCN's wavefronts",
+    },
+    Variant {
+        name: "gcn-128",
+        kernel: Kernel::Tiled(GCN_LARGE),
+        about: "tiles of 128, 8x8 a work-item, within 128 registers",
+    },
+    Variant {
+        name: "ahead-128",
+        kernel: Kernel::Tiled(PTX_LARGE),
+        about: "tiles of 128, 8x16 a work-item, operands read ahead into registers",
+    },
+    Variant {
+        name: "ptx-64x128",
+        kernel: Kernel::Tiled(PTX_MEDIUM),
+        about: "tiles of 64x128 copied by cp.async",
+    },
+    Variant {
+        name: "wide-64x256",
+        kernel: Kernel::Tiled(CPU_LARGE),
+        about: "tiles of 64x256 in one buffer, vectors of 16: for processors",
+    },
+    Variant {
+        name: "tensor-128",
+        kernel: Kernel::Tensor(TENSOR),
+        about: "tensor cores, tiles of 128",
+    },
+    Variant { name: "simple", kernel: Kernel::Simple, about: "one work-item an element" },
+];
+
+/// Every kernel, in the order in which they are tried if the preferred one cannot be used.
+pub(in crate::matmul) const KERNELS: &[Kernel] = &[
+    Kernel::Skinny,
+    Kernel::Tensor(TENSOR),
+    Kernel::Tensor(TENSOR_SMALL),
+    Kernel::Tiled(PTX_LARGE),
+    Kernel::Tiled(GCN_LARGE),
+    Kernel::Tiled(GCN_MEDIUM),
+    Kernel::Tiled(GCN_SMALL),
+    Kernel::Tiled(CPU_LARGE),
+    Kernel::Tiled(CPU_MEDIUM),
+    Kernel::Tiled(CPU_SMALL),
+    Kernel::Tiled(PTX_MEDIUM),
+    Kernel::Tiled(PTX_SMALL),
+    Kernel::Tiled(HYBRID_16),
+    Kernel::Tiled(ASYNC_16),
+    Kernel::Tiled(TILE_20),
+    Kernel::Tiled(TILE_24),
+    Kernel::Simple,
+];
+
+/// The programs that the choice takes on GPUs, for the machine-code report. Tensor cores and
+/// `cp.async` are not among them: they are another maker's.
+pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
+    let types = [
+        (DType::F32, DType::F32, DType::F32),
+        (DType::F16, DType::F16, DType::F16),
+        (DType::BF16, DType::BF16, DType::BF16),
+        (DType::I8, DType::I8, DType::I32),
+        (DType::U8, DType::I8, DType::F32),
+    ];
+    let mut programs = Vec::new();
+    let mut add = |body: Body, (a, b, output): (DType, DType, DType), epilogue: Activation| {
+        let name = (epilogue != Activation::Identity).then(|| epilogue.name());
+        let config = Config { body, a, b, output, epilogue: name, wide: false };
+        programs.push(config.source(epilogue));
+    };
+    let tiled = |tile: Tile, along_k: [bool; 2], width: u8| {
+        let widths = [tile.m, tile.n]
+            .map(|lines| if tile.fetches(lines, true, usize::from(width)) { width } else { 1 });
+        let tile = Tile { multiply: MultiplyAdd::Faster, ..tile };
+        Body::Tiled { tile, along_k, widths }
+    };
+    for rated in GPU_TILES {
+        for types in types {
+            add(tiled(rated.tile, [true, false], 4), types, Activation::Identity);
+        }
+        for along_k in [[true, true], [false, false], [false, true]] {
+            add(tiled(rated.tile, along_k, 4), types[0], Activation::Identity);
+        }
+        add(tiled(rated.tile, [true, false], 1), types[0], Activation::Identity);
+        add(tiled(rated.tile, [true, false], 4), types[0], Activation::GeluErf);
+    }
+    for tile in [HYBRID_16, ASYNC_16, TILE_20, TILE_24] {
+        add(tiled(tile, [true, false], 4), types[0], Activation::Identity);
+    }
+    for types in types {
+        for (along_k, rows) in [(true, 1), (false, 1), (true, 8), (false, 8)] {
+            let body = Body::Skinny { rows, along_k, width: 4, group: 256 };
+            add(body, types, Activation::Identity);
+        }
+        add(Body::Simple { group: 256 }, types, Activation::Identity);
+        add(Body::Combine { group: 256 }, types, Activation::GeluErf);
+    }
+    programs
+}
