@@ -1,7 +1,9 @@
 //! Products of matrices: arbitrary cases, long sums, every tile of the family, and mistakes.
 
 use polaris_core::{DType, Layout, Shape};
-use polaris_ops::matmul::{Activation, Bias, Epilogue, MatMul, VARIANTS, matmul};
+use polaris_ops::matmul::{
+    Activation, Bias, Epilogue, MatMul, PackedMatrix, VARIANTS, matmul, strassen,
+};
 use polaris_ops::{Array, Distribution, Error, Operation, random::random, run_kernel};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{CaseParameters, SUITES, devices_under_test};
@@ -207,5 +209,87 @@ fn integers_are_exact() {
         let scaled = op.apply(&[&da, &db, &scales], DType::F32).unwrap().to_vec::<f32>().unwrap();
         let expected = |whole: i32| (whole as f32 * 0.5).max(0.0);
         assert!(scaled.iter().zip(&found).all(|(&s, &w)| s == expected(w)), "{}", device.id());
+    }
+}
+
+#[test]
+fn streamed_products_are_right_within_a_quarter_of_the_memory() {
+    let host = &devices_under_test()[0];
+    for device in &devices_under_test()[1..] {
+        for (dtype, result, dims) in [
+            (DType::F32, DType::F32, [2, 300, 700, 501]),
+            (DType::F16, DType::F32, [1, 1030, 333, 640]),
+        ] {
+            let [batch, m, k, n] = dims;
+            let a = uniform(host, dtype, &[batch, m, k], 1);
+            let b = uniform(host, dtype, &[batch, n, k], 2).permute(&[0, 2, 1]).unwrap();
+            let c = uniform(host, result, &[batch, m, n], 3);
+            let bias = uniform(host, DType::F32, &[n], 4);
+            let residual = uniform(host, result, &[1, n], 5);
+            let epilogue = Epilogue {
+                bias: Some(Bias::PerColumn),
+                activation: Activation::GeluErf,
+                residual: true,
+                ..Epilogue::default()
+            };
+            let op = MatMul { beta: 0.5, epilogue, ..MatMul::default() };
+            let inputs = [&a, &b, &c, &bias, &residual];
+            let output = Array::empty(host, result, *c.shape()).unwrap();
+            let bytes = (m * k + k * n) * dtype.size();
+            let before = device.allocator().memory_use();
+            device.allocator().set_limit(before.used + bytes as u64 / 4);
+            let streamed = op.stream(device, &inputs, &output);
+            device.allocator().set_limit(before.limit);
+            let streamed = streamed.unwrap();
+            assert!(streamed.blocks > 2 * batch, "{streamed:?}");
+            let error = frobenius_error(&op, &inputs, &output);
+            assert!(error < 1e-6, "{}: {error:e} {streamed:?}", device.id());
+        }
+    }
+}
+
+#[test]
+fn strassen_agrees_and_says_what_it_cannot_do() {
+    for device in devices_under_test() {
+        for levels in [1, 2] {
+            let a = uniform(device, DType::F32, &[131, 86], 1);
+            let b = uniform(device, DType::F32, &[86, 71], 2);
+            let c = strassen(&a, &b, levels).unwrap();
+            let error = frobenius_error(&MatMul::default(), &[&a, &b], &c);
+            assert!(error < 1e-5, "{}: {levels} levels: {error:e}", device.id());
+        }
+        let bytes = Array::from_slice(device, &[2, 2], &[1i8; 4]).unwrap();
+        assert!(strassen(&bytes, &bytes, 1).is_err());
+        let batch = uniform(device, DType::F32, &[2, 2, 2], 1);
+        assert!(strassen(&batch, &batch, 1).is_err());
+    }
+}
+
+#[test]
+fn packed_operands_give_the_same() {
+    for device in devices_under_test() {
+        for (dtype, result) in
+            [(DType::F32, DType::F32), (DType::F16, DType::F32), (DType::BF16, DType::BF16)]
+        {
+            let b = uniform(device, dtype, &[1024, 77], 2).permute(&[1, 0]).unwrap();
+            let packed = PackedMatrix::new(dtype, &b).unwrap();
+            let bias = uniform(device, DType::F32, &[1024], 3);
+            let epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };
+            let op = MatMul { epilogue, ..MatMul::default() };
+            for rows in [1, 5, 130] {
+                let a = uniform(device, dtype, &[rows, 77], 1);
+                let shape = Shape::new(&[rows, 1024]).unwrap();
+                let output = Array::empty(device, result, shape).unwrap();
+                op.run_packed(&[&a, &bias], &packed, &output).unwrap();
+                let error = frobenius_error(&op, &[&a, &b, &bias], &output);
+                let allowed = if result == DType::F32 { 1e-6 } else { 5e-3 };
+                assert!(error < allowed, "{}: {dtype} {rows}: {error:e}", device.id());
+            }
+            let wrong = Array::empty(device, result, Shape::new(&[3, 4]).unwrap()).unwrap();
+            let a = uniform(device, dtype, &[3, 76], 1);
+            assert!(op.run_packed(&[&a, &bias], &packed, &wrong).is_err());
+        }
+        let bytes = Array::from_slice(device, &[2, 2], &[1i8; 4]).unwrap();
+        assert!(PackedMatrix::new(DType::F32, &bytes).is_err());
     }
 }

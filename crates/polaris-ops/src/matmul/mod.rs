@@ -3,12 +3,20 @@
 mod cpu;
 mod geometry;
 mod opencl;
+mod packed;
 mod problem;
 mod reference;
+mod strassen;
+mod stream;
+mod timeline;
 
 pub(crate) use opencl::shipped_programs;
 pub use opencl::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy, VARIANTS, Variant};
+pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
+pub use strassen::strassen;
+pub use stream::Streamed;
+pub use timeline::Overlap;
 
 use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::CpuDevice;

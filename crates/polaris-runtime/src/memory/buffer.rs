@@ -199,6 +199,16 @@ impl Buffer {
                 target.host_write_while(|| target.queue().upload(bytes, target.range()).map(drop))
             });
         }
+        if let Some(start) = host_start(target.block.memory()) {
+            return target.host_write_while(|| {
+                // SAFETY: the range lies inside the block, which is registered as being written.
+                let bytes = unsafe {
+                    let first = start.as_ptr().add(target.byte_offset);
+                    std::slice::from_raw_parts_mut(first, target.bytes())
+                };
+                self.host_read_while(|| self.queue().download(self.range(), bytes))
+            });
+        }
         let mut bytes = vec![0; self.bytes()];
         self.host_read_while(|| self.queue().download(self.range(), &mut bytes))?;
         target.host_write_while(|| target.queue().upload(&bytes, target.range()).map(drop))

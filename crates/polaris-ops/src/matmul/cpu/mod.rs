@@ -11,7 +11,6 @@ mod multiply;
 mod pack;
 mod panels;
 mod plan;
-#[cfg_attr(not(test), expect(dead_code, reason = "not yet part of the interface"))]
 mod prepack;
 mod product;
 mod skinny;
@@ -29,7 +28,7 @@ use self::kernel::{f32_kernels, f64_kernels, pair_kernels, quad_kernels};
 use self::multiply::{Batch, PackedRight};
 use self::pack::pack;
 use self::panels::{Arithmetic, Negate};
-use self::prepack::PackedB;
+pub use self::prepack::{PackedB, pack_b, run_packed};
 use self::product::{Finish, Plane, Product};
 use self::skinny::FewRows;
 use self::stored::{Native, Packing, Pairs, Quads, RaisedQuads};

@@ -213,9 +213,10 @@ unsafe fn transpose_4x4<P: Copy>(from: *const P, stride: usize, to: *mut P, widt
     unsafe {
         let rows: [[P; 4]; 4] =
             std::array::from_fn(|lane| from.add(lane * stride).cast::<[P; 4]>().read_unaligned());
-        for i in 0..4 {
-            let column: [P; 4] = std::array::from_fn(|lane| rows[lane][i]);
-            to.add(i * width).cast::<[P; 4]>().write_unaligned(column);
+        let columns: [[P; 4]; 4] =
+            std::array::from_fn(|step| std::array::from_fn(|lane| rows[lane][step]));
+        for (step, column) in columns.into_iter().enumerate() {
+            to.add(step * width).cast::<[P; 4]>().write_unaligned(column);
         }
     }
 }

@@ -13,9 +13,10 @@ const RESIDENT_BYTES: usize = 384 << 10;
 const MOST_ROWS: usize = 392;
 /// Bytes of the packed part of B. It is packed by all threads together, before they compute.
 const PACKED_BYTES: usize = 16 << 20;
-/// With few rows packing B is much of the work, and a part that stays in the second cache is
-/// packed faster than A is packed again for each part.
+/// With so few rows packing B is much of the work, and it is worth packing A again for each part
+/// of B so that the part stays in the second cache.
 const FEW_ROWS: usize = 256;
+/// Bytes of such a part for each thread.
 const FEW_ROWS_PACKED_BYTES: usize = 1 << 20;
 /// Fewer columns than this are not worth the packing of A.
 const FEWEST_COLUMNS: usize = 256;
@@ -62,7 +63,8 @@ impl Plan {
         let (rows, columns) = (kernels.rows(false), kernels.columns());
         let most_steps = (PANEL_BYTES / (rows * size_of::<P>())).min(MOST_STEPS);
         let block_steps = even(steps, most_steps);
-        let packed_bytes = if m <= FEW_ROWS { FEW_ROWS_PACKED_BYTES } else { PACKED_BYTES };
+        let packed_bytes =
+            if m <= FEW_ROWS { threads * FEW_ROWS_PACKED_BYTES } else { PACKED_BYTES };
         let most_columns = packed_bytes / (steps.max(1) * size_of::<P>());
         let packed_columns = even(n, most_columns.max(FEWEST_COLUMNS)).next_multiple_of(columns);
         let width = packed_columns.min(n);

@@ -13,6 +13,7 @@ use crate::matmul::problem::MatMul;
 use crate::{Array, Error, Result};
 
 /// The panels of a whole B, in the form that one type of A takes on this processor.
+#[derive(Debug)]
 pub struct PackedB {
     /// The panels, and after them what sums begin with.
     pub(super) buffer: Buffer,

@@ -2,7 +2,7 @@
 
 use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
-use polaris_runtime::{Buffer, DeviceExt};
+use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
 use super::choose::{Choice, splits};
 use super::operands::pass_index;
@@ -142,8 +142,8 @@ impl Product<'_> {
         let Choice { splits, length } =
             splits(self.kernel, self.device, factors.sizes, self.geometry.k, self.batches());
         let each = self.geometry.m * self.geometry.n;
-        // Products that are split are few; so many as to need several pieces are not.
-        if splits == 1 {
+        let parts = self.room_for_parts(splits)?;
+        let Some(parts) = parts else {
             let matrix = self.geometry.out;
             let strides = self.batch_strides(OUT);
             let vectors = matrix.columns == 1
@@ -158,12 +158,11 @@ impl Product<'_> {
                 split_stride: 0,
                 vectors,
             };
-            return self.pieces(1, |piece| self.multiply(&factors, &target, &piece, 1, length));
-        }
+            let k = self.geometry.k;
+            return self.pieces(1, |piece| self.multiply(&factors, &target, &piece, 1, k));
+        };
         // The parts of a product are summed by a second kernel, in an order that is always the same.
-        let dtype = self.sum_dtype();
         self.pieces(splits, |piece| {
-            let parts = self.output.device().allocate(dtype, splits * piece.count * each)?;
             let target = Target {
                 buffer: &parts,
                 matrix: Matrix { rows: self.geometry.n, columns: 1 },
@@ -174,6 +173,24 @@ impl Product<'_> {
             self.multiply(&factors, &target, &piece, splits, length)?;
             self.combine(&parts, &piece, splits)
         })
+    }
+
+    /// Memory for the parts of products that are split along k. Where there is none they are not
+    /// split; nor are batches of so many that they come in several pieces.
+    fn room_for_parts(&self, splits: usize) -> Result<Option<Buffer>> {
+        let products: usize = self.geometry.batches.dims().iter().rev().take(2).product();
+        if splits == 1 || products * splits > MOST_BATCHES {
+            return Ok(None);
+        }
+        let dtype = if self.parts.a.dtype().is_float() { DType::F32 } else { DType::I32 };
+        let elements = splits * products * self.geometry.m * self.geometry.n;
+        match self.output.device().allocate(dtype, elements) {
+            Ok(parts) => Ok(Some(parts)),
+            Err(RuntimeError::OutOfMemory { .. } | RuntimeError::AllocationTooLarge { .. }) => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Runs for pieces of the batch: one for each index of the axes beyond the last two, and no
@@ -204,11 +221,6 @@ impl Product<'_> {
         let mut from_end = self.geometry.batches.strides(operand).iter().rev().copied();
         let inner = from_end.next().unwrap_or(0);
         [from_end.next().unwrap_or(0), inner]
-    }
-
-    /// The type of unfinished results.
-    fn sum_dtype(&self) -> DType {
-        if self.parts.a.dtype().is_float() { DType::F32 } else { DType::I32 }
     }
 
     fn factors(&self) -> Factors<'_> {

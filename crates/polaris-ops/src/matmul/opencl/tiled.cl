@@ -357,6 +357,10 @@ void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
 #if COPY == COPY_GROUP
     const int whole_lines = first_row + TILE_M <= m && first_column + TILE_N <= n;
 #endif
+#if BUFFERS == 2
+    MOVE(0, PLACE_OF(0))
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
     for (uint s = 0; s < steps; ++s) {
         const uint buffer = BUFFERS == 2 ? s % 2 : 0;
 #if COPY == COPY_GROUP
@@ -365,11 +369,10 @@ void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
         COPY_GROUP_TILE(a, A_ALONG_K, TILE_M, LINE_A, first_row, a_stride, a_at, tile_a[b_], at_k) \
         COPY_GROUP_TILE(b, B_ALONG_K, TILE_N, LINE_B, first_column, b_stride, b_at, tile_b[b_], at_k)
 #endif
-        if (s == 0 || BUFFERS == 1) {
-            MOVE(buffer, PLACE_OF(s))
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-#if BUFFERS == 2
+#if BUFFERS == 1
+        MOVE(0, PLACE_OF(s))
+        barrier(CLK_LOCAL_MEM_FENCE);
+#else
         const int more = s + 1 < steps;
 #if COPY == COPY_GROUP
         event_t copied = 0;

@@ -22,7 +22,7 @@ pub struct Variant {
 /// 128 registers at most for eight by eight sums a work-item: two wavefronts a SIMD unit on GCN.
 const GCN_LARGE: Tile = Tile::new(128, 128, 8, 16, 16).lanes(8, 8).unroll(2);
 const GCN_MEDIUM: Tile = Tile::new(64, 64, 16, 16, 16).lanes(8, 8).unroll(4);
-const GCN_SMALL: Tile = Tile::new(32, 32, 16, 8, 8).lanes(8, 8).unroll(4);
+const GCN_SMALL: Tile = Tile::new(32, 32, 8, 8, 8).lanes(8, 8).unroll(4);
 
 /// For any GPU, made for GCN.
 pub(super) const GPU_TILES: &[Rated] = &[

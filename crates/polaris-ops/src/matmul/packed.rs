@@ -1,0 +1,80 @@
+//! A constant operand made ready once and used many times: the weights of a model.
+
+use polaris_core::{DType, Layout, Shape};
+use polaris_runtime::DeviceExt;
+
+use super::cpu::{PackedB, pack_b, run_packed};
+use super::problem::{MatMul, allows};
+use crate::copy::Copy;
+use crate::operation::run;
+use crate::{Array, Error, Result};
+
+/// Rows on a GPU begin at multiples of this many elements, so that they can be read in vectors of
+/// every type.
+const ROW_MULTIPLE: usize = 16;
+/// Rows that are a multiple of this many bytes apart would all use one memory channel.
+const CHANNEL_BYTES: usize = 4096;
+
+/// A matrix B in the form that products on its device like best.
+#[derive(Debug)]
+pub struct PackedMatrix {
+    /// B itself on OpenCL devices; on the CPU only its shape.
+    b: Array,
+    panels: Option<PackedB>,
+}
+
+impl PackedMatrix {
+    /// Packs a matrix for products with an A of type `left`.
+    ///
+    /// # Errors
+    /// If B is no matrix, cannot be multiplied with that type, or there is no room.
+    pub fn new(left: DType, b: &Array) -> Result<Self> {
+        let mistake = |what: String| Error::InvalidParameter { op: "matmul", what };
+        if b.shape().rank() != 2 {
+            let what = format!("{} is no matrix, and only matrices can be packed", b.shape());
+            return Err(mistake(what));
+        }
+        if ![DType::F32, DType::F64, DType::I32].iter().any(|&out| allows(left, b.dtype(), out)) {
+            return Err(mistake(format!("{left} times {} is not defined", b.dtype())));
+        }
+        if let Some(cpu) = b.device().as_cpu() {
+            let panels = pack_b(cpu, left, b)?;
+            let one = Array::empty(b.device(), b.dtype(), Shape::new(&[1, 1])?)?;
+            return Ok(Self { b: one.broadcast_to(b.shape())?, panels: Some(panels) });
+        }
+        let [k, n] = [b.shape()[0], b.shape()[1]];
+        let mut stride = n.next_multiple_of(ROW_MULTIPLE);
+        if (stride * b.dtype().size()).is_multiple_of(CHANNEL_BYTES) {
+            stride += 4 * ROW_MULTIPLE;
+        }
+        let buffer = b.device().allocate(b.dtype(), k * stride)?;
+        let packed = Array::new(buffer, Layout::new(*b.shape(), &[stride, 1], 0)?)?;
+        run(&Copy, &[b], &packed)?;
+        Ok(Self { b: packed, panels: None })
+    }
+
+    /// The shape of B.
+    pub fn shape(&self) -> &Shape {
+        self.b.shape()
+    }
+}
+
+impl MatMul {
+    /// Computes with a packed B. `inputs` are those of [`MatMul::run`] without B.
+    ///
+    /// # Errors
+    /// As for [`MatMul::run`], and if B was packed for another type of A.
+    pub fn run_packed(
+        &self,
+        inputs: &[&Array],
+        packed: &PackedMatrix,
+        output: &Array,
+    ) -> Result<()> {
+        let mut all = inputs.to_vec();
+        all.insert(1.min(inputs.len()), &packed.b);
+        match (&packed.panels, output.device().as_cpu()) {
+            (Some(panels), Some(cpu)) => run_packed(self, cpu, &all, panels, output),
+            _ => run(self, &all, output),
+        }
+    }
+}
