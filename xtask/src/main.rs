@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod benchmarks;
 mod isa;
 mod programs;
 mod suite;
@@ -20,6 +21,8 @@ Commands:
   test    run everything that has to hold before a change is done: formatting, clippy, tests,
           documentation, the gfx803 report, a release build and `polaris quickstart`
   isa     compile every OpenCL program for gfx803 and print what each kernel costs
+  benchmarks [--check]
+          make docs/benchmarks.md from bench/results, or see whether it is up to date
   help    print this text
 
 cargo xtask isa [--json] [--clang PATH] [--keep DIR] [FILTER]
@@ -54,6 +57,10 @@ fn main() -> ExitCode {
             Ok(options) => run_isa(&options),
             Err(message) => usage_error(&message),
         },
+        Some("benchmarks") => match benchmarks::Mode::parse(&rest) {
+            Ok(mode) => report(benchmarks::run(mode)),
+            Err(message) => usage_error(&message),
+        },
         Some("test") => match rest.first() {
             Some(argument) => usage_error(&format!("test takes no argument: {argument}")),
             None => exit_code(suite::run()),
@@ -67,6 +74,11 @@ fn run_isa(options: &isa::Options) -> ExitCode {
     let result = Toolchain::find(options.clang.as_deref())
         .map_err(anyhow::Error::from)
         .and_then(|toolchain| isa::run(&toolchain, options));
+    report(result)
+}
+
+/// The exit code of a task that tells whether all is well, or why it could not be done.
+fn report(result: anyhow::Result<bool>) -> ExitCode {
     match result {
         Ok(clean) => exit_code(clean),
         Err(error) => {

@@ -1,8 +1,14 @@
 //! The command line: one description for parsing, help and completions.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use polaris::{DeviceId, MemoryLimit};
+
+use crate::commands::bench_gemm::cases::{
+    Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
+};
 
 /// AI and scientific compute on the GPU you already own.
 #[derive(Debug, Parser)]
@@ -83,7 +89,8 @@ CPU does its work. A later check that finds it right releases it.")]
     /// Measure how fast this machine is
     #[command(after_help = "Examples:
   polaris bench memory
-  polaris bench launch --json")]
+  polaris bench launch --json
+  polaris bench gemm --peers")]
     Bench {
         #[command(subcommand)]
         what: Bench,
@@ -117,6 +124,19 @@ pub enum Bench {
   polaris bench launch
   polaris bench launch --json")]
     Launch,
+
+    /// Matrix products: speed, error, share of the roofline, beside other libraries
+    #[command(after_help = "Examples:
+  polaris bench gemm
+  polaris bench gemm --device cpu --threads 1 --sizes 512,1024 --peers
+  polaris bench gemm --shapes 1x4096x4096,128x768x3072 --dtypes f32,f16
+  polaris bench gemm --device opencl:0 --sizes 1024 --variants all
+  polaris bench gemm --sizes 1024 --epilogue bias-gelu
+  polaris bench gemm --sweep 1200:1450:10 --peers --report gemm.html
+
+Peers are OpenBLAS (for the CPU), CLBlast (for OpenCL devices) and cuBLAS (for NVIDIA's). They are
+looked for in the folders of POLARIS_PEERS_PATH and where the system looks.")]
+    Gemm(Box<Gemm>),
 }
 
 /// Options of `devices`.
@@ -145,6 +165,54 @@ pub struct Memory {
     /// Size of each array
     #[arg(long, default_value = "64MiB", value_parser = parse_size)]
     pub size: u64,
+}
+
+/// Options of `bench gemm`.
+#[derive(Debug, Args)]
+pub struct Gemm {
+    /// Sizes of square products; 512,1024,2048 if nothing else is named
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_dimension)]
+    pub sizes: Vec<usize>,
+
+    /// Products of an m x k matrix with a k x n one
+    #[arg(long, value_name = "MxNxK,...", value_delimiter = ',')]
+    pub shapes: Vec<Dims>,
+
+    /// Square products of sizes at equal distances
+    #[arg(long, value_name = "FROM:TO:STEP")]
+    pub sweep: Option<Sweep>,
+
+    /// Types of the operands
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f32")]
+    pub dtypes: Vec<Numbers>,
+
+    /// Whether A and B are stored as they are (n) or as their transposes (t)
+    #[arg(long, value_name = "AB,...", value_delimiter = ',', default_value = "nn")]
+    pub transpose: Vec<Transpose>,
+
+    /// Kernels of OpenCL devices: default, all, or names
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "default")]
+    pub variants: Vec<VariantChoice>,
+
+    /// Measure other libraries beside, where they are installed
+    #[arg(long)]
+    pub peers: bool,
+
+    /// Measure what follows a product too, fused and as operations of its own
+    #[arg(long, value_name = "NAME")]
+    pub epilogue: Option<EpilogueName>,
+
+    /// Time for each case, all its contenders together
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: f64,
+
+    /// Write a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+
+    /// Keep the results as data, a file for each device
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
 }
 
 /// Options of `cache`.
@@ -193,6 +261,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
     polaris::runtime::parse_bytes(text)
         .filter(|&bytes| bytes >= 4096)
         .ok_or_else(|| "not a size of at least 4096 bytes; write it as in 64MiB".to_owned())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a time from 0 to 3600 seconds".to_owned())
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Bench { what: Bench::Memory(options) } => {
             commands::bench_memory::run(global, &options)
         }
+        Command::Bench { what: Bench::Gemm(options) } => {
+            commands::bench_gemm::run(global, &options)
+        }
         Command::Bench { what: Bench::Launch } => commands::bench_launch::run(global),
         Command::Cache(options) => commands::cache::run(global, &options),
         Command::Completions(options) => commands::completions::run(&global, &options),

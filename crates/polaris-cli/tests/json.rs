@@ -108,6 +108,9 @@ fn quickstart_holds_the_machine_and_its_check() {
     for field in ["fp32_gflops", "memory_gbs", "launch_us"] {
         assert!(is_positive(&cpu["profile"]["measured"][field]), "{field} in {cpu:#}");
     }
+    let products = start["matmul"].as_array().unwrap();
+    assert_eq!(products.iter().map(|row| row["n"].as_u64().unwrap()).next(), Some(512));
+    assert!(products.len() == 3 && is_positive(&products[0]["gflops"]), "{products:#?}");
     assert!(home.profile().exists());
 }
 

@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+pub mod bench_gemm;
 pub mod bench_launch;
 pub mod bench_memory;
 pub mod cache;

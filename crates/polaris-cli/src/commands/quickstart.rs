@@ -5,10 +5,11 @@ use std::time::Duration;
 use polaris_testkit::Level;
 use serde::Serialize;
 
+use super::bench_gemm::quick::{self, QuickProduct, SIZES};
 use super::{check, devices};
 use crate::arguments::Global;
 use crate::exit;
-use crate::output::{self, print_line};
+use crate::output::{self, Table, print_line};
 use crate::session::Session;
 
 /// Drivers that compile slowly get as much of the check as fits into this.
@@ -18,6 +19,7 @@ const CHECK_LIMIT: Duration = Duration::from_secs(20);
 struct Quickstart<'a> {
     machine: devices::Machine<'a>,
     check: check::Checked,
+    matmul: Vec<QuickProduct>,
 }
 
 pub fn run(global: Global) -> anyhow::Result<u8> {
@@ -32,15 +34,23 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     let checked = check::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
     let (ok, cancelled) =
         (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
+    // A device that was stopped or computes wrongly is not worth a measurement.
+    let mut matmul = Vec::new();
+    if ok && !cancelled {
+        for device in session.devices()? {
+            matmul.extend(quick::measure(&device)?);
+        }
+    }
     if json {
-        let result = Quickstart { machine: devices::describe(&session), check: checked };
+        let result = Quickstart { machine: devices::describe(&session), check: checked, matmul };
         output::print_json("polaris.quickstart/1", &result)?;
     } else {
         check::print(&checked)?;
         print_line("\nThis machine\n")?;
         devices::print(&devices::describe(&session))?;
+        print_products(&matmul)?;
         print_line(
-            "\nNext: polaris devices, polaris check, polaris bench memory; polaris --help lists all.",
+            "\nNext: polaris devices, polaris check, polaris bench gemm; polaris --help lists all.",
         )?;
     }
     Ok(match (cancelled, ok) {
@@ -48,6 +58,22 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
         (_, true) => exit::OK,
         (_, false) => exit::FOUND_WRONG,
     })
+}
+
+fn print_products(products: &[QuickProduct]) -> anyhow::Result<()> {
+    if products.is_empty() {
+        return Ok(());
+    }
+    print_line("\nMatrix products, square, f32, GFLOPS\n")?;
+    let sizes = SIZES.map(|size| format!(">{size}"));
+    let mut table = Table::new(&["device", &sizes[0], &sizes[1], &sizes[2]]);
+    for products in products.chunks(SIZES.len()) {
+        let figures = products
+            .iter()
+            .map(|product| product.gflops.map_or("-".to_owned(), |gflops| format!("{gflops:.0}")));
+        table.row([products[0].device.to_string()].into_iter().chain(figures).collect());
+    }
+    table.print()
 }
 
 fn devices_in_words(count: usize) -> String {

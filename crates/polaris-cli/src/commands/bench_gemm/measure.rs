@@ -1,0 +1,172 @@
+//! Timing several ways to do one thing: in turn, so that whatever disturbs one disturbs all.
+
+use std::time::{Duration, Instant};
+
+use polaris::runtime::Error as RuntimeError;
+
+use crate::interrupt;
+
+/// One way to compute a product.
+pub trait Contender {
+    /// Starts it once.
+    fn run(&mut self) -> anyhow::Result<()>;
+
+    /// Waits for all that was started.
+    fn finish(&mut self) -> anyhow::Result<()>;
+
+    /// The bytes of the result.
+    fn result(&mut self) -> anyhow::Result<Vec<u8>>;
+
+    /// How long threads may stay busy after the work is done.
+    fn settles_in(&self) -> Duration;
+}
+
+/// How long to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// A sample lasts at least this long: many calls between two waits if need be.
+    pub sample: Duration,
+    /// All samples together last about this long.
+    pub budget: Duration,
+    /// Samples of each contender, whatever the budget.
+    pub rounds: usize,
+}
+
+/// How long one call takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timing {
+    /// The median over the samples.
+    pub seconds: f64,
+    /// The samples' standard deviation by their mean.
+    pub cv: f64,
+    /// How many there were.
+    pub samples: usize,
+}
+
+/// Calls of one sample, at most: a queue has a length.
+const LONGEST_BATCH: usize = 1000;
+
+/// Calls shorter than this are led by one that is not timed, which wakes threads and fills caches.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Runs a contender once and tells how long that took, the wait included.
+pub fn time_one(contender: &mut dyn Contender) -> anyhow::Result<Duration> {
+    time(contender, 1)
+}
+
+/// Times all contenders. Each has been run at least once.
+pub fn take_turns(
+    contenders: &mut [&mut dyn Contender],
+    limits: &Limits,
+) -> anyhow::Result<Vec<Timing>> {
+    let mut batches = Vec::with_capacity(contenders.len());
+    for contender in contenders.iter_mut() {
+        batches.push(batch_size(*contender, limits.sample)?);
+    }
+    let mut times = vec![Vec::new(); contenders.len()];
+    let begin = Instant::now();
+    let mut round = 0;
+    while round < limits.rounds || begin.elapsed() < limits.budget {
+        for turn in 0..contenders.len() {
+            if interrupt::requested() {
+                return Err(RuntimeError::Interrupted.into());
+            }
+            // Each round begins with another one: nobody always comes after the same.
+            let which = (round + turn) % contenders.len();
+            let (contender, (batch, call)) = (&mut *contenders[which], batches[which]);
+            if call < SHORT {
+                time(contender, 1)?;
+            }
+            let taken = time(contender, batch)?;
+            times[which].push(taken.as_secs_f64() / batch as f64);
+            std::thread::sleep(contender.settles_in());
+        }
+        round += 1;
+    }
+    Ok(times.into_iter().map(|times| summarise(&times)).collect())
+}
+
+/// How many calls make a sample that is long enough, and about how long one of them takes.
+fn batch_size(
+    contender: &mut dyn Contender,
+    sample: Duration,
+) -> anyhow::Result<(usize, Duration)> {
+    let mut batch = 1;
+    loop {
+        let taken = time(contender, batch)?;
+        if taken >= sample || batch == LONGEST_BATCH {
+            return Ok((batch, taken / batch as u32));
+        }
+        // A little more than the last one asks for, since it carries the cost of one wait.
+        let missing = 1.2 * sample.as_secs_f64() / taken.as_secs_f64().max(1e-9);
+        batch = ((batch as f64 * missing.clamp(1.5, 10.0)).ceil() as usize).min(LONGEST_BATCH);
+    }
+}
+
+fn time(contender: &mut dyn Contender, calls: usize) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    for _ in 0..calls {
+        contender.run()?;
+    }
+    contender.finish()?;
+    Ok(start.elapsed())
+}
+
+fn summarise(times: &[f64]) -> Timing {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = times.len() as f64;
+    let mean = times.iter().sum::<f64>() / count;
+    let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+    Timing { seconds: sorted[sorted.len() / 2], cv: variance.sqrt() / mean, samples: times.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sleeper {
+        calls: usize,
+        nap: Duration,
+    }
+
+    impl Contender for Sleeper {
+        fn run(&mut self) -> anyhow::Result<()> {
+            self.calls += 1;
+            std::thread::sleep(self.nap);
+            Ok(())
+        }
+
+        fn finish(&mut self) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        fn result(&mut self) -> anyhow::Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        fn settles_in(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn everybody_gets_as_many_samples() {
+        let mut short = Sleeper { calls: 0, nap: Duration::from_micros(50) };
+        let mut long = Sleeper { calls: 0, nap: Duration::from_millis(2) };
+        let limits =
+            Limits { sample: Duration::from_micros(500), budget: Duration::ZERO, rounds: 5 };
+        let timings = take_turns(&mut [&mut short, &mut long], &limits).unwrap();
+        assert_eq!(timings.iter().map(|timing| timing.samples).collect::<Vec<_>>(), [5, 5]);
+        assert!(timings[0].seconds < timings[1].seconds, "{timings:?}");
+        assert!(timings[1].seconds >= 0.002);
+        assert!(short.calls > long.calls);
+    }
+
+    #[test]
+    fn a_median_and_a_spread() {
+        let timing = summarise(&[1.0, 1.0, 4.0]);
+        assert_eq!((timing.seconds, timing.samples), (1.0, 3));
+        assert!((timing.cv - 0.5f64.sqrt()).abs() < 1e-12);
+    }
+}

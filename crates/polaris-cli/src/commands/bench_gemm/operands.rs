@@ -1,0 +1,146 @@
+//! The arrays of a case: random numbers on the host, and the same on the device.
+
+use polaris::ops::{Array, Distribution, random};
+use polaris::runtime::HostRef;
+use polaris::{DType, DeviceExt, DeviceRef, Shape, bf16, f16};
+
+use super::cases::{Case, Dims};
+
+/// The operands as they are stored, on the host, and everything on the device.
+pub struct Operands {
+    host: [Array; 2],
+    /// A, B: as the product sees them, maybe transposed views.
+    pub a: Array,
+    pub b: Array,
+    /// The result.
+    pub out: Array,
+    /// One value for each column: in the type that a fused bias has, and in the result's own.
+    pub bias: Option<[Array; 2]>,
+}
+
+impl Operands {
+    /// Makes random operands and brings them to the device.
+    pub fn new(
+        case: &Case,
+        device: &DeviceRef,
+        host: &DeviceRef,
+        with_bias: bool,
+    ) -> anyhow::Result<Self> {
+        let Dims { m, n, k } = case.dims;
+        let stored = |rows: usize, columns: usize, transposed: bool| {
+            if transposed { [columns, rows] } else { [rows, columns] }
+        };
+        let on_host = [
+            random_values(host, case.numbers.dtype(), &stored(m, k, case.transpose.a()), 1)?,
+            random_values(host, case.numbers.dtype(), &stored(k, n, case.transpose.b()), 2)?,
+        ];
+        let view = |array: &Array, transposed: bool| -> anyhow::Result<Array> {
+            let array = on_device(array, device)?;
+            Ok(if transposed { array.permute(&[1, 0])? } else { array })
+        };
+        let bias = with_bias
+            .then(|| -> anyhow::Result<[Array; 2]> {
+                let sums = if case.numbers.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+                let fused = on_device(&random_values(host, sums, &[n], 3)?, device)?;
+                let own = polaris::ops::copy::cast(&fused, case.numbers.output())?;
+                Ok([fused, own])
+            })
+            .transpose()?;
+        Ok(Self {
+            a: view(&on_host[0], case.transpose.a())?,
+            b: view(&on_host[1], case.transpose.b())?,
+            out: Array::empty(device, case.numbers.output(), Shape::new(&[m, n])?)?,
+            bias,
+            host: on_host,
+        })
+    }
+
+    /// The operands on the host, to be read.
+    pub fn host(&self) -> anyhow::Result<[HostView<'_>; 2]> {
+        Ok([HostView::new(&self.host[0])?, HostView::new(&self.host[1])?])
+    }
+}
+
+/// Random values of a type: numbers from -1 up to 1, or all integers.
+fn random_values(
+    host: &DeviceRef,
+    dtype: DType,
+    dims: &[usize],
+    seed: u64,
+) -> anyhow::Result<Array> {
+    let distribution = match dtype.is_float() {
+        true => Distribution::Uniform { low: -1.0, high: 1.0 },
+        false => Distribution::Bits,
+    };
+    Ok(random::random(host, dtype, Shape::new(dims)?, distribution, seed)?)
+}
+
+fn on_device(array: &Array, device: &DeviceRef) -> anyhow::Result<Array> {
+    if array.device().id() == device.id() {
+        return Ok(array.clone());
+    }
+    let buffer = device.allocate(array.dtype(), array.elements())?;
+    array.buffer().copy_to(&buffer)?;
+    Ok(Array::new(buffer, *array.layout())?)
+}
+
+/// Elements of an array on the host.
+pub enum HostView<'a> {
+    F32(HostRef<'a, f32>),
+    F64(HostRef<'a, f64>),
+    F16(HostRef<'a, f16>),
+    Bf16(HostRef<'a, bf16>),
+    I8(HostRef<'a, i8>),
+}
+
+impl<'a> HostView<'a> {
+    fn new(array: &'a Array) -> anyhow::Result<Self> {
+        let buffer = array.buffer();
+        Ok(match array.dtype() {
+            DType::F64 => Self::F64(buffer.host_slice()?),
+            DType::F16 => Self::F16(buffer.host_slice()?),
+            DType::BF16 => Self::Bf16(buffer.host_slice()?),
+            DType::I8 => Self::I8(buffer.host_slice()?),
+            _ => Self::F32(buffer.host_slice()?),
+        })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice(values),
+            Self::F64(values) => bytemuck::cast_slice(values),
+            Self::F16(values) => bytemuck::cast_slice(values),
+            Self::Bf16(values) => bytemuck::cast_slice(values),
+            Self::I8(values) => bytemuck::cast_slice(values),
+        }
+    }
+}
+
+/// The bytes of a dense array, copied from its device.
+pub fn bytes_of(array: &Array) -> anyhow::Result<Vec<u8>> {
+    fn bytes<T: polaris::Element>(array: &Array) -> anyhow::Result<Vec<u8>> {
+        // Copied once more, since memory of numbers cannot become memory of bytes.
+        Ok(bytemuck::cast_slice(&array.to_vec::<T>()?).to_vec())
+    }
+    match array.dtype() {
+        DType::F64 => bytes::<f64>(array),
+        DType::F16 => bytes::<f16>(array),
+        DType::BF16 => bytes::<bf16>(array),
+        DType::I32 => bytes::<i32>(array),
+        _ => bytes::<f32>(array),
+    }
+}
+
+/// One element of bytes that hold numbers of a type.
+pub fn element(dtype: DType, bytes: &[u8], index: usize) -> f64 {
+    use polaris::Element;
+    let at = &bytes[index * dtype.size()..][..dtype.size()];
+    match dtype {
+        DType::F64 => bytemuck::pod_read_unaligned(at),
+        DType::F16 => bytemuck::pod_read_unaligned::<f16>(at).to_f64(),
+        DType::BF16 => bytemuck::pod_read_unaligned::<bf16>(at).to_f64(),
+        DType::I8 => bytemuck::pod_read_unaligned::<i8>(at).to_f64(),
+        DType::I32 => bytemuck::pod_read_unaligned::<i32>(at).to_f64(),
+        _ => bytemuck::pod_read_unaligned::<f32>(at).to_f64(),
+    }
+}
