@@ -102,10 +102,10 @@ fn float_expression(function: Function) -> &'static str {
             Unary::Sin => "sin(a)",
             Unary::Cos => "cos(a)",
             Unary::Tanh => "tanh(a)",
-            Unary::Erf => "erf(a)",
+            Unary::Erf => "ERF(C)(a)",
             Unary::Sigmoid => "(C)1 / ((C)1 + exp(-(a)))",
             Unary::Silu => "(a) / ((C)1 + exp(-(a)))",
-            Unary::GeluErf => "(C)0.5 * (a) * ((C)1 + erf((a) * (C)0.70710678118654752))",
+            Unary::GeluErf => "(C)0.5 * (a) * ((C)1 + ERF(C)((a) * (C)0.70710678118654752))",
             Unary::GeluTanh => {
                 "(C)0.5 * (a) * ((C)1 + tanh((C)0.79788456080286541 * ((a) + (C)0.044715 * (a) * (a) * (a))))"
             }

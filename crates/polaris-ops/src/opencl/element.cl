@@ -82,3 +82,34 @@ ushort bf16_bits(float value)
 #define store4_i64(p, i, v) (*(__global long4 *)((p) + (i)) = convert_long4(v))
 #define store4_bool(p, i, v) (*(__global uchar4 *)((p) + (i)) = \
     (uchar4)((v).s0 != 0, (v).s1 != 0, (v).s2 != 0, (v).s3 != 0))
+
+// The error function without branches, exp or division: drivers have slower ones that may even
+// diverge. To 3 units in the last place.
+float erf_float(float x)
+{
+    const float t = x * x;
+    float small = -9.680132e-6f;
+    small = small * t + 1.1270543e-4f;
+    small = small * t - 8.484711e-4f;
+    small = small * t + 5.221075e-3f;
+    small = small * t - 2.6865446e-2f;
+    small = small * t + 0.11283783f;
+    small = small * t - 0.37612638f;
+    small = (small * t + 1.1283792f) * x;
+    // Beyond 4 it is 1 to the last bit. NaN stays.
+    const float y = fabs(x) > 4.0f ? 4.0f : fabs(x);
+    // The fourth root of what is missing to 1.
+    float root = -2.278181e-5f;
+    root = root * y + 1.854664e-4f;
+    root = root * y + 7.287147e-4f;
+    root = root * y - 1.258399e-2f;
+    root = root * y + 4.345305e-2f;
+    root = root * y - 1.6994189e-2f;
+    root = root * y - 9.3749546e-2f;
+    root = root * y - 0.29338518f;
+    root = root * y + 1.002138f;
+    root *= root;
+    return fabs(x) < 1.0f ? small : copysign(1.0f - root * root, x);
+}
+#define erf_double(x) erf(x)
+#define ERF(c) PASTE(erf_, c)

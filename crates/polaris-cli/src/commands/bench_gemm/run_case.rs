@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polaris::DeviceRef;
-use polaris::runtime::{DeviceKind, Error as RuntimeError};
+use polaris::runtime::Error as RuntimeError;
 use polaris_peers::{Peer, Problem};
 
 use super::cases::{Case, Dims};
@@ -15,9 +15,9 @@ use super::results::{PeerRow, Row, finite};
 use super::roofline::{Roofline, intensity};
 use crate::arguments::Gemm;
 
-/// The shortest sample: long against the clock, and on a GPU against waiting for it.
-const SAMPLE: Duration = Duration::from_micros(200);
-const GPU_SAMPLE: Duration = Duration::from_millis(2);
+/// The shortest sample: long against the clock, against waiting for a GPU, and against waking the
+/// threads that slept while the others had their turn.
+const SAMPLE: Duration = Duration::from_millis(2);
 
 /// Samples of each contender, whatever the time.
 const ROUNDS: usize = 5;
@@ -85,11 +85,7 @@ pub fn run_case(
     let host_operands = operands.host()?;
     let [a, b] = [host_operands[0].bytes(), host_operands[1].bytes()];
     let mut peers = enter_peers(case, place.peers, a, b, &reference, note);
-    let limits = Limits {
-        sample: if device.info().kind == DeviceKind::Cpu { SAMPLE } else { GPU_SAMPLE },
-        budget,
-        rounds: ROUNDS,
-    };
+    let limits = Limits { sample: SAMPLE, budget, rounds: ROUNDS };
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
     contenders.extend(kept.iter_mut().map(|one| &mut one.contender as &mut dyn Contender));
     contenders.extend(peers.iter_mut().map(|peer| &mut peer.contender as &mut dyn Contender));

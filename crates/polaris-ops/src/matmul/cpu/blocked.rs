@@ -17,6 +17,9 @@ use super::plan::{Plan, even};
 use super::product::Product;
 use crate::cpu::map::SendPointer;
 
+/// Bytes of B that stay near while all rows of A pass by.
+const NEAR_BYTES: usize = 96 << 10;
+
 /// B, or some columns of it, as tasks find it.
 #[derive(Clone, Copy)]
 pub(super) struct Right {
@@ -285,7 +288,11 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
         let start = a.at(block.place.row + row, block.first_step).cast();
         match a.row_stride {
             1 => (kernels.for_adjacent_rows(rows, columns), start, a.column_stride),
-            stride => (kernels.for_adjacent_steps(rows, columns), start, stride),
+            stride => {
+                let bytes = block.place.columns * block.steps * size_of::<P>();
+                let near = bytes <= NEAR_BYTES;
+                (kernels.for_adjacent_steps(rows, columns, near), start, stride)
+            }
         }
     }
 }

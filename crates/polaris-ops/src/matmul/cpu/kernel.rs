@@ -45,6 +45,8 @@ pub(super) struct Kernels<P: 'static, S: 'static> {
     pub lanes: usize,
     adjacent_rows: &'static [ByVectors<P, S>],
     adjacent_steps: &'static [ByVectors<P, S>],
+    /// The same for a B that is near.
+    near_steps: &'static [ByVectors<P, S>],
 }
 
 impl<P, S> Kernels<P, S> {
@@ -63,9 +65,10 @@ impl<P, S> Kernels<P, S> {
         self.adjacent_rows[rows - 1][usize::from(columns > self.lanes)]
     }
 
-    /// The kernel for A in place with adjacent steps of k.
-    pub fn for_adjacent_steps(&self, rows: usize, columns: usize) -> Kernel<P, S> {
-        self.adjacent_steps[rows - 1][usize::from(columns > self.lanes)]
+    /// The kernel for A in place with adjacent steps of k, by whether B is in the first caches.
+    pub fn for_adjacent_steps(&self, rows: usize, columns: usize, near: bool) -> Kernel<P, S> {
+        let kernels = if near { self.near_steps } else { self.adjacent_steps };
+        kernels[rows - 1][usize::from(columns > self.lanes)]
     }
 }
 
@@ -117,13 +120,20 @@ impl<P, const ADJACENT_ROWS: bool> LeftRows<P, ADJACENT_ROWS> {
     }
 }
 
-/// Steps of k of which B is asked for in advance: it comes from the second cache, or from memory.
+/// Steps of k of which B is asked for in advance, where it comes from the second cache or from
+/// memory. Where it is near, that would take the time of loads and drive other things out.
 const AHEAD: usize = 16;
 
 /// # Safety
 /// The instructions of `V` must exist, and the call's pointers be valid for what it describes.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const R: usize, const C: usize, const ADJACENT_ROWS: bool>(
+unsafe fn tile<
+    V: Lanes,
+    const R: usize,
+    const C: usize,
+    const ADJACENT_ROWS: bool,
+    const NEAR: bool,
+>(
     call: &Call<V::Packed, V::Sum>,
 ) {
     // SAFETY: by the caller's word.
@@ -140,7 +150,7 @@ unsafe fn tile<V: Lanes, const R: usize, const C: usize, const ADJACENT_ROWS: bo
         let mut left = LeftRows::<V::Packed, ADJACENT_ROWS>::new(call);
         let mut b = call.b;
         for _ in 0..call.steps {
-            for vector in 0..C {
+            for vector in 0..if NEAR { 0 } else { C } {
                 prefetch(b.wrapping_add(AHEAD * call.b_stride + vector * V::COUNT));
             }
             let right: [V::Factors; C] = std::array::from_fn(|j| V::factors(b.add(j * V::COUNT)));
@@ -180,11 +190,17 @@ macro_rules! compiled {
         /// # Safety
         /// As for `tile`.
         $(#[target_feature(enable = $features)])?
-        unsafe fn $name<V: Lanes, const R: usize, const C: usize, const ADJACENT_ROWS: bool>(
+        unsafe fn $name<
+            V: Lanes,
+            const R: usize,
+            const C: usize,
+            const ADJACENT_ROWS: bool,
+            const NEAR: bool,
+        >(
             call: &Call<V::Packed, V::Sum>,
         ) {
             // SAFETY: by the caller's word.
-            unsafe { tile::<V, R, C, ADJACENT_ROWS>(call) }
+            unsafe { tile::<V, R, C, ADJACENT_ROWS, NEAR>(call) }
         }
     };
 }
@@ -200,16 +216,21 @@ compiled!(vnni, "avx512vnni,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 /// The kernels of one instruction set. For the last numbers of rows there are only those for
 /// panels: with others, the compiler does not find a register for every sum.
 macro_rules! kernels {
+    (pair $compiled:ident, $lanes:ty, $rows:literal, $adjacent_rows:literal, $near:literal) => {
+        [
+            $compiled::<$lanes, $rows, 1, $adjacent_rows, $near>,
+            $compiled::<$lanes, $rows, 2, $adjacent_rows, $near>,
+        ]
+    };
     ($compiled:ident, $lanes:ty, $($rows:literal)*; $($more:literal)*) => {
         Kernels {
             lanes: <$lanes>::COUNT,
             adjacent_rows: &[
-                $([$compiled::<$lanes, $rows, 1, true>, $compiled::<$lanes, $rows, 2, true>],)*
-                $([$compiled::<$lanes, $more, 1, true>, $compiled::<$lanes, $more, 2, true>],)*
+                $(kernels!(pair $compiled, $lanes, $rows, true, false),)*
+                $(kernels!(pair $compiled, $lanes, $more, true, false),)*
             ],
-            adjacent_steps: &[
-                $([$compiled::<$lanes, $rows, 1, false>, $compiled::<$lanes, $rows, 2, false>]),*
-            ],
+            adjacent_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, false)),*],
+            near_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, true)),*],
         }
     };
 }

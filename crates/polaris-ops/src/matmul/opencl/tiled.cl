@@ -406,7 +406,16 @@ void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
         const uint row = first_row + (i / ROWS_AT_ONCE * THREADS_M + item_m) * ROWS_AT_ONCE + i % ROWS_AT_ONCE;
         STORES_UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
             const uint column = first_column + (j * THREADS_N + item_n) * VECTOR;
-#if VECTOR % 4 == 0
+#if VECTOR > 4
+            // A loop without conditions, which a processor's compiler turns into vectors.
+            if (out_vectors && row < m && column + VECTOR <= n) {
+                __global STORAGE(OUT) *line = out + out_at + row * out_rows + column;
+                for (uint l = 0; l < VECTOR; ++l) {
+                    STORE(OUT)(line, l, FINISH(COMPONENT(sums[i][j], l), row, column + l));
+                }
+                continue;
+            }
+#elif VECTOR == 4
             if (out_vectors) {
                 STORES_UNROLLED for (uint l = 0; l < VECTOR; l += 4) {
                     if (row < m && column + l < n) {
