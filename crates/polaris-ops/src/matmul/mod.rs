@@ -11,10 +11,10 @@ mod stream;
 mod timeline;
 
 pub(crate) use opencl::shipped_programs;
-pub use opencl::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy, VARIANTS, Variant};
+pub use opencl::{Kernel, MultiplyAdd, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant};
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
-pub use strassen::strassen;
+pub use strassen::{strassen, strassen_into};
 pub use stream::Streamed;
 pub use timeline::Overlap;
 

@@ -18,6 +18,18 @@ const MOST_LEVELS: u32 = 2;
 /// If the arrays are not two matrices that fit, are not of `f32` or `f64`, or `levels` is more than
 /// two.
 pub fn strassen(a: &Array, b: &Array, levels: u32) -> Result<Array> {
+    let columns = b.shape().dims().last().copied().unwrap_or(1);
+    let rows = a.shape().dims().first().copied().unwrap_or(1);
+    let output = Array::empty(a.device(), a.dtype(), Shape::new(&[rows, columns])?)?;
+    strassen_into(a, b, &output, levels)?;
+    Ok(output)
+}
+
+/// As [`strassen`], into an array that is there.
+///
+/// # Errors
+/// As for [`strassen`].
+pub fn strassen_into(a: &Array, b: &Array, output: &Array, levels: u32) -> Result<()> {
     let mistake = |what: &str| Error::InvalidParameter { op: "strassen", what: what.to_owned() };
     if a.shape().rank() != 2 || b.shape().rank() != 2 {
         return Err(mistake("it multiplies two matrices; loop over batches"));
@@ -28,10 +40,17 @@ pub fn strassen(a: &Array, b: &Array, levels: u32) -> Result<Array> {
     if levels > MOST_LEVELS {
         return Err(mistake("one or two levels; more cost more than they save"));
     }
-    let shape = Shape::new(&[a.shape()[0], b.shape()[1]])?;
-    let output = Array::empty(a.device(), a.dtype(), shape)?;
-    multiply(a, b, &output, levels)?;
-    Ok(output)
+    let [m, k] = [a.shape()[0], a.shape()[1]];
+    let [inner, n] = [b.shape()[0], b.shape()[1]];
+    if k != inner {
+        let (lhs, rhs) = (*a.shape(), *b.shape());
+        return Err(polaris_core::Error::ShapeMismatch { op: "strassen", lhs, rhs }.into());
+    }
+    if output.shape().dims() != [m, n] {
+        let (lhs, rhs) = (*output.shape(), Shape::new(&[m, n])?);
+        return Err(polaris_core::Error::ShapeMismatch { op: "strassen", lhs, rhs }.into());
+    }
+    multiply(a, b, output, levels)
 }
 
 fn multiply(a: &Array, b: &Array, out: &Array, levels: u32) -> Result<()> {

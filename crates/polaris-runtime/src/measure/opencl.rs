@@ -4,27 +4,35 @@ use std::sync::Arc;
 
 use super::{Stop, median_seconds};
 use crate::opencl::{BareLaunch, Defines, Kernel, OpenClDevice, ProgramSource};
-use crate::{Buffer, Device, DeviceExt, DeviceRef, Result};
+use crate::{Buffer, Device, DeviceExt, DeviceKind, DeviceRef, Result};
 use polaris_core::DType;
 
 const PARTS: &[&str] = &[include_str!("peak.cl")];
 
-/// Multiply-adds of one work-item in a round: 16 vectors of 4.
-const PER_ROUND: usize = 64;
+/// Multiply-adds of one work-item in a round, on vectors.
+const PER_ROUND: usize = 16;
 
-fn source(rounds: usize, work_group: usize) -> ProgramSource {
-    let defines =
-        Defines::new().number("ROUNDS", rounds as i64).number("WORK_GROUP", work_group as i64);
+/// Processors need vectors as wide as their registers, and their `mad` is often two instructions.
+fn source(rounds: usize, work_group: usize, lanes: usize) -> ProgramSource {
+    let (vector, last, multiply_add) =
+        if lanes == 16 { ("float16", "scdef", "fma") } else { ("float4", "s0123", "mad") };
+    let defines = Defines::new()
+        .number("ROUNDS", rounds as i64)
+        .number("WORK_GROUP", work_group as i64)
+        .code("VECTOR", vector)
+        .code("LAST", last)
+        .code("MULTIPLY_ADD", multiply_add);
     ProgramSource { name: "peak.cl".into(), parts: PARTS, defines, options: "-cl-mad-enable" }
 }
 
 /// The programs of this module, for the machine-code report.
 pub fn shipped_programs() -> Vec<ProgramSource> {
-    vec![source(256, 256)]
+    vec![source(256, 256, 4)]
 }
 
 pub fn fp32_gflops(device: &OpenClDevice, handle: &DeviceRef, stop: Stop<'_>) -> Result<f64> {
     let limits = device.capabilities();
+    let lanes = if device.info().kind == DeviceKind::Cpu { 16 } else { 4 };
     let work_group = limits.max_work_group.min(256);
     let items = limits.compute_units * 64 * work_group;
     let out = handle.allocate(DType::F32, items)?;
@@ -33,12 +41,13 @@ pub fn fp32_gflops(device: &OpenClDevice, handle: &DeviceRef, stop: Stop<'_>) ->
     // takes it for a hang, also on the slowest software rasteriser.
     loop {
         let key = (rounds * 1024 + work_group) as u64;
-        let kernel = device.kernel(("peak", key), "peak_f32", || source(rounds, work_group))?;
+        let source = || source(rounds, work_group, lanes);
+        let kernel = device.kernel(("peak", key), "peak_f32", source)?;
         let seconds = median_seconds(handle, 5, stop, || {
             device.launch(&kernel).value(1.0f32).buffer(&out, 0).run(&[items], &[work_group])
         })?;
         if seconds > 0.005 || rounds >= 16_384 {
-            return Ok(2.0 * (items * rounds * PER_ROUND) as f64 / seconds / 1e9);
+            return Ok(2.0 * (items * rounds * PER_ROUND * lanes) as f64 / seconds / 1e9);
         }
         rounds *= 8;
     }
@@ -50,7 +59,7 @@ pub fn empty_launch_seconds(
     stop: Stop<'_>,
 ) -> Result<f64> {
     let kernel = device.kernel(("empty", 0), "empty", || {
-        source(64, 256.min(device.capabilities().max_work_group))
+        source(64, 256.min(device.capabilities().max_work_group), 4)
     })?;
     median_seconds(handle, 101, stop, || device.launch(&kernel).run(&[1], &[1]))
 }
@@ -75,10 +84,10 @@ impl<'a> SmallLaunch<'a> {
     pub fn new(device: &'a OpenClDevice, handle: &DeviceRef) -> Result<Self> {
         let work_group = device.capabilities().max_work_group.min(256);
         let kernel =
-            device.kernel(("small", work_group as u64), "small", || source(64, work_group))?;
+            device.kernel(("small", work_group as u64), "small", || source(64, work_group, 4))?;
         let array = || handle.upload(&[1.0f32; SMALL]);
         let arrays = [array()?, array()?, array()?];
-        let bare = BareLaunch::new(device, &source(64, work_group), "small")?;
+        let bare = BareLaunch::new(device, &source(64, work_group, 4), "small")?;
         Ok(Self { device, kernel, bare, work_group, arrays })
     }
 

@@ -188,6 +188,13 @@ pub enum VariantChoice {
     Named(&'static Variant),
 }
 
+impl VariantChoice {
+    /// Whether it may name something that is no plain kernel and needs more operands.
+    pub fn is_more_than_default(&self) -> bool {
+        !matches!(self, Self::Default)
+    }
+}
+
 impl FromStr for VariantChoice {
     type Err = String;
 

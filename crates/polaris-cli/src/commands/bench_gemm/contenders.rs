@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use polaris::DeviceRef;
 use polaris::ops::elementwise::Elementwise;
-use polaris::ops::matmul::{Activation, Bias, Epilogue, Kernel, VARIANTS};
+use polaris::ops::matmul::{
+    Activation, Bias, Epilogue, Kernel, Technique, VARIANTS, strassen_into,
+};
 use polaris::ops::{
     Array, Binary, MatMul, Operation, Unary, fill, run as run_operation, run_kernel, usable_kernels,
 };
 use polaris::runtime::DeviceKind;
+use polaris::{DType, DeviceRef};
 use polaris_peers::Product;
 
 use super::cases::{Case, VariantChoice};
@@ -23,26 +25,55 @@ const OUR_THREADS_SETTLE_IN: Duration = Duration::from_micros(100);
 pub struct Ours<'a> {
     device: &'a DeviceRef,
     op: MatMul,
-    /// A kernel, or the one that is chosen.
-    kernel: Option<Kernel>,
+    way: Way,
     inputs: Vec<&'a Array>,
     out: &'a Array,
     /// What follows as operations of its own, in place.
     then: Vec<(Elementwise, Option<&'a Array>)>,
 }
 
+/// How a product is computed.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// By the kernel that is chosen.
+    Chosen,
+    Kernel(Kernel),
+    Recursive,
+    /// From operands on the host.
+    Streamed,
+}
+
 impl<'a> Ours<'a> {
+    /// Where the result goes.
+    pub fn out(&self) -> &'a Array {
+        self.out
+    }
+
+    /// A product of arrays on the host, which a device computes in blocks.
+    pub fn streamed(
+        device: &'a DeviceRef,
+        op: MatMul,
+        inputs: &[&'a Array],
+        out: &'a Array,
+    ) -> Self {
+        Self { way: Way::Streamed, ..Self::plain(device, op, inputs, out) }
+    }
+
     /// A product by the kernel that is chosen for it.
     pub fn plain(device: &'a DeviceRef, op: MatMul, inputs: &[&'a Array], out: &'a Array) -> Self {
-        Self { device, op, kernel: None, inputs: inputs.to_vec(), out, then: Vec::new() }
+        Self { device, op, way: Way::Chosen, inputs: inputs.to_vec(), out, then: Vec::new() }
     }
 }
 
 impl Contender for Ours<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
-        match self.kernel {
-            Some(kernel) => run_kernel(&self.op, kernel, &self.inputs, self.out)?,
-            None => run_operation(&self.op, &self.inputs, self.out)?,
+        match self.way {
+            Way::Chosen => run_operation(&self.op, &self.inputs, self.out)?,
+            Way::Kernel(kernel) => run_kernel(&self.op, kernel, &self.inputs, self.out)?,
+            Way::Recursive => strassen_into(self.inputs[0], self.inputs[1], self.out, 1)?,
+            Way::Streamed => {
+                self.op.stream(self.device, &self.inputs, self.out)?;
+            }
         }
         for (op, operand) in &self.then {
             let inputs: Vec<&Array> = [self.out].into_iter().chain(*operand).collect();
@@ -95,13 +126,13 @@ pub fn variants<'a>(
 ) -> Vec<Named<'a>> {
     let op = MatMul { precision: case.numbers.precision(), ..MatMul::default() };
     let inputs = [&operands.a, &operands.b];
-    let ours = |kernel| Ours { kernel, ..Ours::plain(device, op, &inputs, &operands.out) };
+    let ours = |way| Ours { way, ..Ours::plain(device, op, &inputs, &operands.out) };
     let default = || Named {
         variant: "default".to_owned(),
         kernel: chosen_kernel(&op, &inputs, &operands.out),
         with_epilogue: false,
         optional: false,
-        contender: ours(None),
+        contender: ours(Way::Chosen),
     };
     let Some(opencl) = device.as_opencl() else {
         if choices.iter().all(|choice| matches!(choice, VariantChoice::Named(_))) {
@@ -123,14 +154,45 @@ pub fn variants<'a>(
             VariantChoice::Named(variant) => (std::slice::from_ref(*variant), false),
         };
         for variant in variants {
-            if op.supports(variant.kernel, opencl, &inputs, &operands.out) {
-                named.push(Named {
-                    variant: variant.name.to_owned(),
-                    kernel: Some(op.kernel_name(variant.kernel, &inputs, &operands.out)),
-                    with_epilogue: false,
-                    optional: all,
-                    contender: ours(Some(variant.kernel)),
-                });
+            let one = |kernel, contender| Named {
+                variant: variant.name.to_owned(),
+                kernel,
+                with_epilogue: variant.technique == Technique::Fused,
+                optional: all,
+                contender,
+            };
+            let is_f32 = case.numbers.dtype() == DType::F32;
+            let chosen = || chosen_kernel(&op, &inputs, &operands.out);
+            let entry = match (variant.technique, &operands.extra) {
+                (Technique::Kernel(kernel), _) => {
+                    let fits = kernel.fits(opencl, case.numbers.dtype())
+                        && (is_f32 || op.supports(kernel, opencl, &inputs, &operands.out));
+                    let name = op.kernel_name(kernel, &inputs, &operands.out);
+                    fits.then(|| one(Some(name), ours(Way::Kernel(kernel))))
+                }
+                (Technique::Recursive, _) => is_f32.then(|| one(chosen(), ours(Way::Recursive))),
+                (Technique::HalfStorage, Some(extra)) => {
+                    let halves = [&extra.halves[0], &extra.halves[1]];
+                    let name = chosen_kernel(&op, &halves, &operands.out);
+                    Some(one(name, Ours::plain(device, op, &halves, &operands.out)))
+                }
+                (Technique::Streamed, Some(extra)) => Some(one(
+                    None,
+                    Ours::streamed(device, op, &extra.host_inputs(), &extra.host_out),
+                )),
+                (Technique::Fused, _) => match &operands.bias {
+                    Some([bias, _]) => {
+                        let fused = with_bias_gelu(op);
+                        let inputs = [&operands.a, &operands.b, bias];
+                        let name = chosen_kernel(&fused, &inputs, &operands.out);
+                        Some(one(name, Ours::plain(device, fused, &inputs, &operands.out)))
+                    }
+                    None => None,
+                },
+                (_, None) => None,
+            };
+            if let Some(entry) = entry {
+                named.push(entry);
             } else if !all {
                 note(format!(
                     "{}: the variant {} does not work for {} {} and is left out",
@@ -152,6 +214,28 @@ pub fn variants<'a>(
     named
 }
 
+/// The product in blocks, of operands that have no room on the device.
+pub fn streamed<'a>(case: &Case, device: &'a DeviceRef, on_host: &'a Operands) -> Named<'a> {
+    let op = MatMul { precision: case.numbers.precision(), ..MatMul::default() };
+    Named {
+        variant: "streamed".to_owned(),
+        kernel: None,
+        with_epilogue: false,
+        optional: false,
+        contender: Ours::streamed(device, op, &[&on_host.a, &on_host.b], &on_host.out),
+    }
+}
+
+/// A product with a bias and GELU fused in.
+fn with_bias_gelu(op: MatMul) -> MatMul {
+    let epilogue = Epilogue {
+        bias: Some(Bias::PerColumn),
+        activation: Activation::GeluErf,
+        ..Epilogue::default()
+    };
+    MatMul { epilogue, ..op }
+}
+
 /// A bias and GELU: fused into the product, and as operations of their own.
 pub fn bias_gelu<'a>(
     case: &Case,
@@ -160,12 +244,7 @@ pub fn bias_gelu<'a>(
 ) -> anyhow::Result<Vec<Named<'a>>> {
     let [fused_bias, bias] = operands.bias.as_ref().context("there should be a bias")?;
     let plain = MatMul { precision: case.numbers.precision(), ..MatMul::default() };
-    let epilogue = Epilogue {
-        bias: Some(Bias::PerColumn),
-        activation: Activation::GeluErf,
-        ..Epilogue::default()
-    };
-    let fused = MatMul { epilogue, ..plain };
+    let fused = with_bias_gelu(plain);
     let inputs = [&operands.a, &operands.b];
     let with_bias = [&operands.a, &operands.b, fused_bias];
     let out = &operands.out;

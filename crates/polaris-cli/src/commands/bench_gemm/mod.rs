@@ -119,7 +119,10 @@ fn room(session: &Session, device: &DeviceRef, case: &Case) -> Result<(), String
     };
     // Beside the arrays themselves there is a copy of the result, and one for each peer.
     match needed {
-        needed if needed > u128::from(limit) => short_of(&device.id().to_string(), limit),
+        // What does not fit an OpenCL device is streamed from the host.
+        needed if device.as_cpu().is_some() && needed > u128::from(limit) => {
+            short_of(&device.id().to_string(), limit)
+        }
         needed if available > 0 && 2 * needed > u128::from(available) => {
             short_of("the host, which holds copies too,", available)
         }

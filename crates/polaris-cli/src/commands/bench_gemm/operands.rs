@@ -14,8 +14,26 @@ pub struct Operands {
     pub b: Array,
     /// The result.
     pub out: Array,
+    /// What only some variants need.
+    pub extra: Option<Extra>,
     /// One value for each column: in the type that a fused bias has, and in the result's own.
     pub bias: Option<[Array; 2]>,
+}
+
+/// Operands of variants that are more than a kernel.
+pub struct Extra {
+    /// A and B in half precision on the device.
+    pub halves: [Array; 2],
+    /// A and B on the host, as the product sees them.
+    pub host: [Array; 2],
+    /// A result on the host.
+    pub host_out: Array,
+}
+
+impl Extra {
+    pub fn host_inputs(&self) -> [&Array; 2] {
+        [&self.host[0], &self.host[1]]
+    }
 }
 
 impl Operands {
@@ -51,8 +69,26 @@ impl Operands {
             b: view(&on_host[1], case.transpose.b())?,
             out: Array::empty(device, case.numbers.output(), Shape::new(&[m, n])?)?,
             bias,
+            extra: None,
             host: on_host,
         })
+    }
+
+    /// With what variants need that are more than a kernel.
+    pub fn with_extra(mut self, case: &Case, host: &DeviceRef) -> anyhow::Result<Self> {
+        let half = |array: &Array| polaris::ops::copy::cast(array, DType::F16);
+        let view = |array: &Array, transposed: bool| -> anyhow::Result<Array> {
+            Ok(if transposed { array.permute(&[1, 0])? } else { array.clone() })
+        };
+        self.extra = Some(Extra {
+            halves: [half(&self.a)?, half(&self.b)?],
+            host: [
+                view(&self.host[0], case.transpose.a())?,
+                view(&self.host[1], case.transpose.b())?,
+            ],
+            host_out: Array::empty(host, self.out.dtype(), *self.out.shape())?,
+        });
+        Ok(self)
     }
 
     /// The operands on the host, to be read.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use polaris::DeviceRef;
 use polaris::runtime::Error as RuntimeError;
+use polaris::{DType, DeviceRef};
 use polaris_peers::{Peer, Problem};
 
-use super::cases::{Case, Dims};
-use super::contenders::{Named, Theirs, bias_gelu, spoil, variants};
+use super::cases::{Case, Dims, VariantChoice};
+use super::contenders::{Named, Theirs, bias_gelu, spoil, streamed, variants};
 use super::measure::{Contender, Limits, Timing, take_turns, time_one};
 use super::operands::Operands;
 use super::reference::Reference;
@@ -49,19 +49,38 @@ pub fn run_case(
     if options.epilogue.is_some() && !with_epilogue {
         note(format!("{} has no GELU; only the product is measured", case.numbers.name()));
     }
-    let operands = Operands::new(case, device, host, with_epilogue)?;
+    let is_opencl = device.as_opencl().is_some();
+    let more_than_kernels = is_opencl
+        && case.numbers.dtype() == DType::F32
+        && options.variants.iter().any(VariantChoice::is_more_than_default);
+    let on_device = Operands::new(case, device, host, with_epilogue || more_than_kernels);
+    let in_blocks = is_opencl && on_device.as_ref().is_err_and(is_too_large);
+    let operands = if in_blocks {
+        note(format!("{}: {} does not fit and is streamed", device.id(), case.dims));
+        Operands::new(case, host, host, false)?
+    } else if more_than_kernels {
+        on_device?.with_extra(case, host)?
+    } else {
+        on_device?
+    };
     let reference = Reference::new(case, &operands)?;
-    let mut ours = variants(case, device, &operands, &options.variants, note);
+    let mut ours = if in_blocks {
+        vec![streamed(case, device, &operands)]
+    } else {
+        variants(case, device, &operands, &options.variants, note)
+    };
     let mut bias_reference = None;
     if let Some([bias, _]) = operands.bias.as_ref() {
-        ours.extend(bias_gelu(case, device, &operands)?);
+        if with_epilogue {
+            ours.extend(bias_gelu(case, device, &operands)?);
+        }
         bias_reference = Some(reference.bias_gelu(bias, host)?);
     }
     let budget = Duration::from_secs_f64(options.seconds);
     let mut errors = Vec::new();
     let mut kept = Vec::new();
     for mut one in ours {
-        spoil(&operands.out)?;
+        spoil(one.contender.out())?;
         // The first call builds programs.
         time_one(&mut one.contender)?;
         let reference = match &bias_reference {
@@ -183,13 +202,15 @@ fn rows(
 
 /// Whether an error means that a case is too large for the device, so that others may still fit.
 pub fn is_too_large(error: &anyhow::Error) -> bool {
-    let runtime = error.chain().find_map(|cause| {
-        cause.downcast_ref::<RuntimeError>().or_else(|| {
-            match cause.downcast_ref::<polaris::ops::Error>() {
-                Some(polaris::ops::Error::Runtime(error)) => Some(error),
-                _ => None,
-            }
-        })
+    error.chain().any(is_too_large_cause)
+}
+
+fn is_too_large_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let runtime = cause.downcast_ref::<RuntimeError>().or_else(|| {
+        match cause.downcast_ref::<polaris::ops::Error>() {
+            Some(polaris::ops::Error::Runtime(error)) => Some(error),
+            _ => None,
+        }
     });
     matches!(
         runtime,

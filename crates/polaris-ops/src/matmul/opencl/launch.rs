@@ -299,7 +299,7 @@ impl Product<'_> {
             a: factors.arrays[0].dtype(),
             b: factors.arrays[1].dtype(),
             output: target.buffer.dtype(),
-            epilogue: self.epilogue_name().filter(|_| splits == 1),
+            epilogue: self.epilogue().filter(|_| splits == 1),
             wide: self.is_wide(factors),
         };
         let source = || config.source(self.op.epilogue.activation);

@@ -19,7 +19,7 @@ use polaris_core::DType;
 pub use tensor::Tensor;
 pub use tile::{MultiplyAdd, Tile, TileCopy};
 pub(super) use variants::KERNELS;
-pub use variants::{VARIANTS, Variant};
+pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
 pub(crate) use variants::shipped_programs;

@@ -4,7 +4,7 @@ use polaris_runtime::Buffer;
 use polaris_runtime::opencl::Launch;
 
 use super::launch::{Factors, Piece, Product, Target};
-use super::program::{Body, Config};
+use super::program::{Body, Config, Finish};
 use crate::matmul::geometry::{A, B, C, Matrix, OUT, RESIDUAL};
 use crate::matmul::problem::Bias;
 use crate::opencl::work_group;
@@ -13,13 +13,13 @@ use crate::{Array, Result};
 /// Rows that are a multiple of this apart use the same memory channel on GPUs.
 const CHANNEL_BYTES: usize = 4096;
 
-// The bits of `has` in the source.
-const HAS_C: u32 = 1;
-const HAS_ROW_SCALES: u32 = 2;
-const HAS_COLUMN_SCALES: u32 = 4;
-const HAS_ROW_BIAS: u32 = 8;
-const HAS_COLUMN_BIAS: u32 = 16;
-const HAS_RESIDUAL: u32 = 32;
+// The bits of `HAS` in the source.
+const HAS_C: u8 = 1;
+const HAS_ROW_SCALES: u8 = 2;
+const HAS_COLUMN_SCALES: u8 = 4;
+const HAS_ROW_BIAS: u8 = 8;
+const HAS_COLUMN_BIAS: u8 = 16;
+const HAS_RESIDUAL: u8 = 32;
 
 /// Passes an offset as the type that the program's indices have.
 pub(super) fn pass_index(launch: Launch<'_>, value: usize, wide: bool) -> Launch<'_> {
@@ -46,10 +46,22 @@ impl Product<'_> {
         })
     }
 
-    /// The activation's name, if there is an epilogue at all.
-    pub fn epilogue_name(&self) -> Option<&'static str> {
-        let nothing = self.op.beta == 0.0 && self.op.epilogue.is_empty();
-        (!nothing).then(|| self.op.epilogue.activation.name())
+    /// What follows the product, if anything does.
+    pub fn epilogue(&self) -> Option<Finish> {
+        let epilogue = &self.op.epilogue;
+        if self.op.beta == 0.0 && epilogue.is_empty() {
+            return None;
+        }
+        let flags = [
+            (self.parts.c.is_some(), HAS_C),
+            (epilogue.row_scales, HAS_ROW_SCALES),
+            (epilogue.column_scales, HAS_COLUMN_SCALES),
+            (epilogue.bias == Some(Bias::PerRow), HAS_ROW_BIAS),
+            (epilogue.bias == Some(Bias::PerColumn), HAS_COLUMN_BIAS),
+            (epilogue.residual, HAS_RESIDUAL),
+        ];
+        let has = flags.iter().filter(|(is_there, _)| *is_there).fold(0, |all, (_, bit)| all | bit);
+        Some(Finish { activation: epilogue.activation.name(), has })
     }
 
     /// Everything from the stride of splits on.
@@ -110,17 +122,8 @@ impl Product<'_> {
 
     pub fn pass_epilogue<'l>(&self, launch: Launch<'l>, piece: &Piece) -> Launch<'l> {
         let epilogue = &self.op.epilogue;
-        let flags = [
-            (self.parts.c.is_some(), HAS_C),
-            (epilogue.row_scales, HAS_ROW_SCALES),
-            (epilogue.column_scales, HAS_COLUMN_SCALES),
-            (epilogue.bias == Some(Bias::PerRow), HAS_ROW_BIAS),
-            (epilogue.bias == Some(Bias::PerColumn), HAS_COLUMN_BIAS),
-            (epilogue.residual, HAS_RESIDUAL),
-        ];
-        let has = flags.iter().filter(|(is_there, _)| *is_there).fold(0, |all, (_, bit)| all | bit);
         let (low, high) = epilogue.activation.limits();
-        let mut launch = launch.value(has);
+        let mut launch = launch;
         for factor in [self.op.beta, epilogue.scale, low, high] {
             launch = launch.value(factor as f32);
         }
@@ -152,7 +155,7 @@ impl Product<'_> {
             a: self.parts.a.dtype(),
             b: self.parts.b.dtype(),
             output: self.output.dtype(),
-            epilogue: self.epilogue_name(),
+            epilogue: self.epilogue(),
             wide: false,
         };
         let source = || config.source(self.op.epilogue.activation);

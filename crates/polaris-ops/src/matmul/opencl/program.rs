@@ -19,9 +19,18 @@ pub(super) struct Config {
     pub a: DType,
     pub b: DType,
     pub output: DType,
-    /// The name of the activation; `None` if there is no epilogue at all.
-    pub epilogue: Option<&'static str>,
+    /// `None` if there is nothing but the product.
+    pub epilogue: Option<Finish>,
     pub wide: bool,
+}
+
+/// What an epilogue is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Finish {
+    /// The activation's name.
+    pub activation: &'static str,
+    /// The bits of `HAS` in the source.
+    pub has: u8,
 }
 
 /// Which kernel, and what it alone is specialised for.
@@ -77,12 +86,13 @@ impl Config {
             .code("ACC", if self.a.is_float() { "float" } else { "int" })
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
             .number("EPILOGUE", self.epilogue.is_some());
-        if self.epilogue.is_some() {
-            defines = defines.code("ACTIVATION(a)", expression(activation));
+        if let Some(Finish { has, .. }) = self.epilogue {
+            defines = defines.code("ACTIVATION(a)", expression(activation)).number("HAS", has);
         }
         let (file, parts, defines) = self.body.complete(defines, self.a);
         let wide = if self.wide { " wide" } else { "" };
-        let epilogue = self.epilogue.map(|name| format!(" {name}")).unwrap_or_default();
+        let epilogue = self.epilogue.map(|finish| format!(" {} {}", finish.activation, finish.has));
+        let epilogue = epilogue.unwrap_or_default();
         let types = format!("{}_{}_{}", self.a, self.b, self.output);
         let name = format!("{file} {types}_{}{epilogue}{wide}", self.body.name());
         ProgramSource { name, parts, defines, options: "-cl-mad-enable -cl-denorms-are-zero" }

@@ -4,19 +4,34 @@ use polaris_core::DType;
 use polaris_runtime::opencl::ProgramSource;
 
 use super::choose::Rated;
-use super::program::{Body, Config};
+use super::program::{Body, Config, Finish};
 use super::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy};
 use crate::matmul::problem::Activation;
 
-/// A kernel that can be asked for by name, to be measured.
+/// A way to multiply that can be asked for by name, to be measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// What it is a point of.
-    pub kernel: Kernel,
+    /// How it multiplies.
+    pub technique: Technique,
     /// What it is, in words.
     pub about: &'static str,
+}
+
+/// How a named variant multiplies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Technique {
+    /// By one kernel.
+    Kernel(Kernel),
+    /// By the chosen kernel, with operands that are kept in half precision.
+    HalfStorage,
+    /// By the chosen kernel, with bias and GELU fused in.
+    Fused,
+    /// By one level of Strassen's recursion.
+    Recursive,
+    /// In blocks, from operands that stay on the host.
+    Streamed,
 }
 
 /// 128 registers at most for eight by eight sums a work-item: two wavefronts a SIMD unit on GCN.
@@ -76,60 +91,84 @@ const TILE_32: Tile = Tile::new(32, 32, 16, 8, 8);
 pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "hybrid-16",
-        kernel: Kernel::Tiled(HYBRID_16),
+        technique: Technique::Kernel(Kernel::Tiled(HYBRID_16)),
         about: "tiles of 16, fetched in fours, 2x2 a work-item, double-buffered, padded",
     },
     Variant {
         name: "async-16",
-        kernel: Kernel::Tiled(ASYNC_16),
+        technique: Technique::Kernel(Kernel::Tiled(ASYNC_16)),
         about: "the same with async_work_group_copy",
     },
     Variant {
         name: "tile-20",
-        kernel: Kernel::Tiled(TILE_20),
+        technique: Technique::Kernel(Kernel::Tiled(TILE_20)),
         about: "tiles of 20, 2x2 a work-item",
     },
     Variant {
         name: "tile-24",
-        kernel: Kernel::Tiled(TILE_24),
+        technique: Technique::Kernel(Kernel::Tiled(TILE_24)),
         about: "tiles of 24, 3x3 a work-item",
     },
     Variant {
         name: "tile-32",
-        kernel: Kernel::Tiled(TILE_32),
+        technique: Technique::Kernel(Kernel::Tiled(TILE_32)),
         about: "tiles of 32, 4x4 a work-item",
     },
     Variant {
         name: "gcn-64",
-        kernel: Kernel::Tiled(GCN_MEDIUM),
+        technique: Technique::Kernel(Kernel::Tiled(GCN_MEDIUM)),
         about: "tiles of 64, 4x4 a work-item, for GCN's wavefronts",
     },
     Variant {
         name: "gcn-128",
-        kernel: Kernel::Tiled(GCN_LARGE),
+        technique: Technique::Kernel(Kernel::Tiled(GCN_LARGE)),
         about: "tiles of 128, 8x8 a work-item, within 128 registers",
     },
     Variant {
         name: "ahead-128",
-        kernel: Kernel::Tiled(PTX_LARGE),
+        technique: Technique::Kernel(Kernel::Tiled(PTX_LARGE)),
         about: "tiles of 128, 8x16 a work-item, operands read ahead into registers",
     },
     Variant {
         name: "ptx-64x128",
-        kernel: Kernel::Tiled(PTX_MEDIUM),
+        technique: Technique::Kernel(Kernel::Tiled(PTX_MEDIUM)),
         about: "tiles of 64x128 copied by cp.async",
     },
     Variant {
         name: "wide-64x256",
-        kernel: Kernel::Tiled(CPU_LARGE),
+        technique: Technique::Kernel(Kernel::Tiled(CPU_LARGE)),
         about: "tiles of 64x256 in one buffer, vectors of 16: for processors",
     },
     Variant {
         name: "tensor-128",
-        kernel: Kernel::Tensor(TENSOR),
+        technique: Technique::Kernel(Kernel::Tensor(TENSOR)),
         about: "tensor cores, tiles of 128",
     },
-    Variant { name: "simple", kernel: Kernel::Simple, about: "one work-item an element" },
+    Variant {
+        name: "simple",
+        technique: Technique::Kernel(Kernel::Simple),
+        about: "one work-item an element",
+    },
+    Variant {
+        name: "fp16-mixed",
+        technique: Technique::HalfStorage,
+        about: "operands kept in f16, multiplied and summed in f32",
+    },
+    Variant {
+        name: "fused",
+        technique: Technique::Fused,
+        about: "the chosen kernel with a bias and GELU fused in",
+    },
+    Variant {
+        name: "recursive",
+        technique: Technique::Recursive,
+        about: "one level of Strassen's recursion",
+    },
+    Variant {
+        name: "streamed",
+        technique: Technique::Streamed,
+        about: "operands on the host, streamed in blocks while the device multiplies",
+    },
 ];
 
 /// Every kernel, in the order in which they are tried if the preferred one cannot be used.
@@ -165,8 +204,10 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     ];
     let mut programs = Vec::new();
     let mut add = |body: Body, (a, b, output): (DType, DType, DType), epilogue: Activation| {
-        let name = (epilogue != Activation::Identity).then(|| epilogue.name());
-        let config = Config { body, a, b, output, epilogue: name, wide: false };
+        // Everything at once.
+        let finish = Finish { activation: epilogue.name(), has: 0b10_1111 };
+        let finish = (epilogue != Activation::Identity).then_some(finish);
+        let config = Config { body, a, b, output, epilogue: finish, wide: false };
         programs.push(config.source(epilogue));
     };
     let tiled = |tile: Tile, along_k: [bool; 2], width: u8| {
