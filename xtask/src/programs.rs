@@ -34,7 +34,8 @@ pub fn programs() -> Vec<Program> {
 /// Files that no AMD compiler takes: they are made of another maker's instructions.
 const FOR_OTHER_MAKERS: &[&str] = &["matmul/opencl/tensor.cl"];
 
-/// All `.cl` files under `crates/*/src`, relative to the repository, sorted.
+/// All `.cl` files under `crates/*/src` that an AMD compiler takes, relative to the repository,
+/// sorted.
 pub fn cl_files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join("crates"))? {
@@ -44,7 +45,8 @@ pub fn cl_files(root: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     let relative = |file: PathBuf| file.strip_prefix(root).map(Path::to_owned).unwrap_or(file);
-    let mut files: Vec<_> = files.into_iter().map(relative).collect();
+    let for_amd = |file: &PathBuf| !FOR_OTHER_MAKERS.iter().any(|name| file.ends_with(name));
+    let mut files: Vec<_> = files.into_iter().map(relative).filter(for_amd).collect();
     files.sort();
     Ok(files)
 }
@@ -71,7 +73,6 @@ pub fn covered_names(
     let file_part =
         |program: &Program| program.name.split_whitespace().next().unwrap_or_default().to_owned();
     let mut names: BTreeSet<String> = programs.iter().map(file_part).collect();
-    names.extend(FOR_OTHER_MAKERS.iter().map(|&name| name.to_owned()));
     for file in files {
         let text = fs::read_to_string(root.join(file))?;
         let text = text.trim();

@@ -16,8 +16,8 @@ use crate::matmul::problem::Activation;
 
 /// The most rows of a tile.
 const MAX_ROWS: usize = 16;
-/// Elements that are finished at a time: a cache line of the most frequent type.
-const CHUNK: usize = 16;
+/// Elements that are finished at a time: a tile's row, so that the chains of long functions overlap.
+const CHUNK: usize = MAX_COLUMNS;
 /// From one row of a tile to the next.
 pub(super) const TILE_STRIDE: usize = MAX_COLUMNS;
 

@@ -2,12 +2,12 @@
 
 use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
-use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
+use polaris_runtime::{Buffer, Device, DeviceExt, DeviceKind, Error as RuntimeError};
 
 use super::choose::{Choice, splits};
 use super::operands::pass_index;
 use super::program::{Body, Config};
-use super::{Kernel, SKINNY};
+use super::{Kernel, SKINNY, TileCopy};
 use crate::matmul::geometry::{A, B, Geometry, Matrix, OUT};
 use crate::matmul::problem::{MatMul, Parts};
 use crate::opencl::work_group;
@@ -146,11 +146,11 @@ impl Product<'_> {
         let Some(parts) = parts else {
             let matrix = self.geometry.out;
             let strides = self.batch_strides(OUT);
-            let vectors = matrix.columns == 1
-                && [self.geometry.n, matrix.rows, first_element(self.output)]
-                    .iter()
-                    .chain(&strides)
-                    .all(|value| value.is_multiple_of(4));
+            let aligned = [self.geometry.n, matrix.rows, first_element(self.output)]
+                .iter()
+                .chain(&strides)
+                .all(|value| value.is_multiple_of(4));
+            let vectors = matrix.columns == 1 && (aligned || self.stores_loosely());
             let target = Target {
                 buffer: self.output.buffer(),
                 matrix,
@@ -168,11 +168,16 @@ impl Product<'_> {
                 matrix: Matrix { rows: self.geometry.n, columns: 1 },
                 batches: [self.inner_batches() * each, each],
                 split_stride: piece.count * each,
-                vectors: self.geometry.n.is_multiple_of(4),
+                vectors: self.geometry.n.is_multiple_of(4) || self.stores_loosely(),
             };
             self.multiply(&factors, &target, &piece, splits, length)?;
             self.combine(&parts, &piece, splits)
         })
+    }
+
+    /// Whether results are stored one by one, in loops that become vectors of any alignment.
+    fn stores_loosely(&self) -> bool {
+        matches!(self.kernel, Kernel::Tiled(tile) if tile.vector > 4)
     }
 
     /// Memory for the parts of products that are split along k. Where there is none they are not
@@ -257,12 +262,17 @@ impl Product<'_> {
         let group = work_group(self.device) as u16;
         match self.kernel {
             Kernel::Tiled(tile) => {
-                let widths = [0, 1].map(|which| {
+                let fits = [0, 1].map(|which| {
                     let lines = [tile.m, tile.n][which];
-                    let fits = tile.fetches(lines, along_k[which], 4);
-                    if fits && self.reads(factors, which, 4) { 4 } else { 1 }
+                    tile.fetches(lines, along_k[which], 4)
                 });
-                Body::Tiled { tile, along_k, widths }
+                let aligned = [0, 1].map(|which| fits[which] && self.reads(factors, which, 4));
+                // Processors read vectors from anywhere, unless a copy does it for them.
+                let can_be_loose =
+                    self.device.info().kind == DeviceKind::Cpu && tile.copy == TileCopy::Registers;
+                let loose = [0, 1].map(|which| can_be_loose && fits[which] && !aligned[which]);
+                let widths = [0, 1].map(|i| if aligned[i] || loose[i] { 4 } else { 1 });
+                Body::Tiled { tile, along_k, widths, loose }
             }
             Kernel::Tensor(tensor) => {
                 let width = 16 / self.parts.a.dtype().size();

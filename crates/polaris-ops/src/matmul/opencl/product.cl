@@ -6,7 +6,13 @@
 #define EPILOGUE 0
 #endif
 
-#define VECTOR2(c) PASTE(c, 2)
+// Four elements from anywhere.
+#define LOOSE4(t) PASTE(loose4_, t)
+#define loose4_f32(p, i) vload4(0, (p) + (i))
+#define loose4_f16(p, i) vload_half4(0, (p) + (i))
+#define loose4_bf16(p, i) as_float4(convert_uint4(vload4(0, (p) + (i))) << (uint4)(16))
+#define loose4_i8(p, i) convert_int4(vload4(0, (p) + (i)))
+#define loose4_u8(p, i) convert_int4(vload4(0, (p) + (i)))
 
 // A product of integers stays whole unless factors are applied to it.
 #define RESULT PASTE(result_, OUT)

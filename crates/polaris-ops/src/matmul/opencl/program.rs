@@ -40,6 +40,7 @@ pub(super) enum Body {
         tile: Tile,
         along_k: [bool; 2],
         widths: [u8; 2],
+        loose: [bool; 2],
     },
     Tensor {
         tensor: Tensor,
@@ -120,8 +121,9 @@ impl Body {
             [false, true] => "tt",
         };
         match self {
-            Self::Tiled { tile, along_k, widths: [a, b] } => {
-                format!("{} {}{a}{b}", tile.name(), letters(*along_k))
+            Self::Tiled { tile, along_k, widths: [a, b], loose } => {
+                let loose = if loose.contains(&true) { " loose" } else { "" };
+                format!("{} {}{a}{b}{loose}", tile.name(), letters(*along_k))
             }
             Self::Tensor { tensor, along_k, widths: [a, b] } => {
                 format!("{} {}{a}{b}", tensor.name(), letters(*along_k))
@@ -140,10 +142,12 @@ impl Body {
         dtype: DType,
     ) -> (&'static str, &'static [&'static str], Defines) {
         match *self {
-            Self::Tiled { tile, along_k, widths } => {
+            Self::Tiled { tile, along_k, widths, loose } => {
                 let padding = |along_k: bool| if along_k { i64::from(tile.padding) } else { 0 };
                 let multiply = if dtype.is_float() { tile.multiply.code() } else { "mad24" };
                 let defines = operands(defines, along_k, widths)
+                    .number("A_LOOSE", loose[0])
+                    .number("B_LOOSE", loose[1])
                     .number("TILE_M", tile.m)
                     .number("TILE_N", tile.n)
                     .number("TILE_K", tile.k)

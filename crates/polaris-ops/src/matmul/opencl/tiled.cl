@@ -24,6 +24,8 @@
 //   A_ALONG_K, B_ALONG_K 1 if neighbours in memory are neighbours in k, 0 if along m or n
 //   A_WIDTH, B_WIDTH     elements read at once from global memory, 1 or 4. 4 needs offsets,
 //                        strides and the length of the row that are multiples of four.
+//   A_LOOSE, B_LOOSE     1 if vectors of four may begin anywhere and end beyond the row: for
+//                        processors, which have unaligned vectors
 //   EPILOGUE             1 if there is more to do than multiplying with alpha and storing
 //   ACTIVATION(x)        the activation, with EPILOGUE
 //   INDEX                uint, or ulong where an offset in a matrix may exceed 32 bits
@@ -55,6 +57,8 @@
 #define B_ALONG_K 0
 #define A_WIDTH 4
 #define B_WIDTH 4
+#define A_LOOSE 0
+#define B_LOOSE 0
 #define EPILOGUE 0
 #define INDEX uint
 #endif
@@ -153,6 +157,25 @@
             } \
         } \
     }
+// The same for a vector that is whole, or has elements beyond the last line or step.
+#define FETCH_LOOSE(type, p, along_k, lines, first, last, stride, at, staged, v, k0) \
+    { \
+        const uint step = (k0) + STEP_OF(v, along_k, lines, 4); \
+        const INDEX line = (first) + LINE_OF(v, along_k, lines, 4); \
+        if ((along_k) ? step + 3 < end : (line + 3 <= (last) && step < end)) { \
+            const VECTOR4(ACC) four = LOOSE4(type)(p, (at) + PLACE(line, step, along_k, 1, last, stride)); \
+            (staged)[0] = four.s0; \
+            (staged)[1] = four.s1; \
+            (staged)[2] = four.s2; \
+            (staged)[3] = four.s3; \
+        } else { \
+            for (uint j = 0; j < 4; ++j) { \
+                const uint s_ = (along_k) ? step + j : step; \
+                const INDEX l_ = (along_k) ? line : line + j; \
+                (staged)[j] = s_ < end ? LOAD(type)(p, (at) + PLACE(l_, s_, along_k, 1, last, stride)) : 0; \
+            } \
+        } \
+    }
 #define KEEP_VECTOR(width, along_k, lines, line_length, staged, tile, v) \
     { \
         __local ACC *p = (tile) + STEP_OF(v, along_k, lines, width) * line_length + \
@@ -166,10 +189,20 @@
             } \
         } \
     }
+#if A_LOOSE
+#define FETCH_A_VECTOR(staged, v, k0) \
+    FETCH_LOOSE(A, a, A_ALONG_K, TILE_M, first_row, last_row, a_stride, a_at, staged, v, k0)
+#else
 #define FETCH_A_VECTOR(staged, v, k0) \
     FETCH_VECTOR(LOAD_A, A_WIDTH, A_ALONG_K, TILE_M, first_row, last_row, a_stride, a_at, staged, v, k0)
+#endif
+#if B_LOOSE
+#define FETCH_B_VECTOR(staged, v, k0) \
+    FETCH_LOOSE(B, b, B_ALONG_K, TILE_N, first_column, last_column, b_stride, b_at, staged, v, k0)
+#else
 #define FETCH_B_VECTOR(staged, v, k0) \
     FETCH_VECTOR(LOAD_B, B_WIDTH, B_ALONG_K, TILE_N, first_column, last_column, b_stride, b_at, staged, v, k0)
+#endif
 #define KEEP_A_VECTOR(staged, buffer, v) \
     KEEP_VECTOR(A_WIDTH, A_ALONG_K, TILE_M, LINE_A, staged, tile_a[buffer], v)
 #define KEEP_B_VECTOR(staged, buffer, v) \

@@ -189,6 +189,7 @@ pub(in crate::matmul) const KERNELS: &[Kernel] = &[
     Kernel::Tiled(ASYNC_16),
     Kernel::Tiled(TILE_20),
     Kernel::Tiled(TILE_24),
+    Kernel::Tiled(TILE_32),
     Kernel::Simple,
 ];
 
@@ -214,7 +215,7 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         let widths = [tile.m, tile.n]
             .map(|lines| if tile.fetches(lines, true, usize::from(width)) { width } else { 1 });
         let tile = Tile { multiply: MultiplyAdd::Faster, ..tile };
-        Body::Tiled { tile, along_k, widths }
+        Body::Tiled { tile, along_k, widths, loose: [false; 2] }
     };
     for rated in GPU_TILES {
         for types in types {
@@ -226,7 +227,7 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         add(tiled(rated.tile, [true, false], 1), types[0], Activation::Identity);
         add(tiled(rated.tile, [true, false], 4), types[0], Activation::GeluErf);
     }
-    for tile in [HYBRID_16, ASYNC_16, TILE_20, TILE_24] {
+    for tile in [HYBRID_16, ASYNC_16, TILE_20, TILE_24, TILE_32] {
         add(tiled(tile, [true, false], 4), types[0], Activation::Identity);
     }
     for types in types {
