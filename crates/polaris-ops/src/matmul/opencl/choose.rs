@@ -97,7 +97,7 @@ pub(super) fn splits(
         }
         Kernel::Skinny => {
             // Enough work-groups to keep the memory busy, which needs many.
-            let groups = sizes[1].div_ceil(super::launch::LANES * 4) * batches;
+            let groups = sizes[1].div_ceil(super::factors::LANES * 4) * batches;
             let wanted = (capabilities.compute_units * 16).div_ceil(groups.max(1));
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
         }

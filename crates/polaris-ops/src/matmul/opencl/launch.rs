@@ -1,20 +1,17 @@
-//! Launches of products: operands as the kernels want them, batches, pieces, splits along k.
+//! Launches of products: batches, pieces, splits along k.
 
 use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
-use polaris_runtime::{Buffer, Device, DeviceExt, DeviceKind, Error as RuntimeError};
+use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
+use super::Kernel;
 use super::choose::{Choice, splits};
+use super::factors::{Direction, Factors, LANES, first_element};
 use super::operands::pass_index;
 use super::program::{Body, Config};
-use super::{Kernel, SKINNY, TileCopy};
-use crate::matmul::geometry::{A, B, Geometry, Matrix, OUT};
+use crate::matmul::geometry::{Geometry, Matrix, OUT};
 use crate::matmul::problem::{MatMul, Parts};
-use crate::opencl::work_group;
 use crate::{Array, Result, copy};
-
-/// Work-items of the skinny kernel that share a line of the matrix.
-pub(super) const LANES: usize = 64;
 
 /// Multiplications in one launch: about a second on the GPUs of ten years ago, which is what
 /// display drivers put up with.
@@ -49,53 +46,6 @@ pub(super) fn run(
     Product { op, device, kernel, parts, geometry, output }.run()
 }
 
-/// How a matrix of lines along m or n lies in memory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Direction {
-    /// Whether neighbours in memory are neighbours in k.
-    pub along_k: bool,
-    /// From one line to the next where it lies along k, otherwise from one k to the next.
-    pub stride: usize,
-}
-
-impl Direction {
-    /// For a matrix of rows and columns; along the columns is along k.
-    fn of(matrix: Matrix, rows: usize, columns: usize) -> Option<Self> {
-        if matrix.columns == 1 || columns <= 1 {
-            Some(Self { along_k: true, stride: matrix.rows })
-        } else if matrix.rows == 1 || rows <= 1 {
-            Some(Self { along_k: false, stride: matrix.columns })
-        } else {
-            None
-        }
-    }
-
-    /// From one line to the next, and from one k to the next.
-    pub fn strides(&self) -> [usize; 2] {
-        if self.along_k { [self.stride, 1] } else { [1, self.stride] }
-    }
-
-    /// Whether elements can be read `width` at a time: everything is a multiple of it.
-    fn reads(
-        &self,
-        array: &Array,
-        lines: usize,
-        k: usize,
-        batches: &[usize],
-        width: usize,
-    ) -> bool {
-        let dense = if self.along_k { k } else { lines };
-        [dense, self.stride, first_element(array)]
-            .iter()
-            .chain(batches)
-            .all(|value| value.is_multiple_of(width))
-    }
-}
-
-fn first_element(array: &Array) -> usize {
-    array.buffer().byte_offset() / array.dtype().size() + array.layout().offset()
-}
-
 pub(super) struct Product<'a> {
     pub op: &'a MatMul,
     pub device: &'a OpenClDevice,
@@ -103,16 +53,6 @@ pub(super) struct Product<'a> {
     pub parts: Parts<'a>,
     pub geometry: Geometry,
     pub output: &'a Array,
-}
-
-/// What a launch of the main kernel works on: the two factors as it sees them.
-pub(super) struct Factors<'a> {
-    /// Lines of the first and second factor.
-    pub sizes: [usize; 2],
-    pub arrays: [&'a Array; 2],
-    pub directions: [Direction; 2],
-    /// Whether the second factor of the problem is the first one here.
-    pub swapped: bool,
 }
 
 /// A piece of the batch: some of the products, which lie on at most two axes.
@@ -226,72 +166,6 @@ impl Product<'_> {
         let mut from_end = self.geometry.batches.strides(operand).iter().rev().copied();
         let inner = from_end.next().unwrap_or(0);
         [from_end.next().unwrap_or(0), inner]
-    }
-
-    fn factors(&self) -> Factors<'_> {
-        let Geometry { m, n, k, a, b, .. } = self.geometry;
-        let turned = Matrix { rows: b.columns, columns: b.rows };
-        let a = Direction::of(a, m, k);
-        let b = Direction::of(turned, n, k);
-        let any = Direction { along_k: true, stride: 0 };
-        let (a, b) = (a.unwrap_or(any), b.unwrap_or(any));
-        let swapped = self.kernel == Kernel::Skinny && (m > SKINNY || n < m);
-        if swapped {
-            let arrays = [self.parts.b, self.parts.a];
-            Factors { sizes: [n, m], arrays, directions: [b, a], swapped }
-        } else {
-            let arrays = [self.parts.a, self.parts.b];
-            Factors { sizes: [m, n], arrays, directions: [a, b], swapped }
-        }
-    }
-
-    /// Whether both factors, or only the second one, can be read so many elements at a time.
-    fn reads(&self, factors: &Factors, which: usize, width: usize) -> bool {
-        let operand = if (which == 0) == factors.swapped { B } else { A };
-        factors.directions[which].reads(
-            factors.arrays[which],
-            factors.sizes[which],
-            self.geometry.k,
-            self.geometry.batches.strides(operand),
-            width,
-        )
-    }
-
-    fn body(&self, factors: &Factors) -> Body {
-        let along_k = factors.directions.map(|direction| direction.along_k);
-        let group = work_group(self.device) as u16;
-        match self.kernel {
-            Kernel::Tiled(tile) => {
-                let fits = [0, 1].map(|which| {
-                    let lines = [tile.m, tile.n][which];
-                    tile.fetches(lines, along_k[which], 4)
-                });
-                let aligned = [0, 1].map(|which| fits[which] && self.reads(factors, which, 4));
-                // Processors read vectors from anywhere, unless a copy does it for them.
-                let can_be_loose =
-                    self.device.info().kind == DeviceKind::Cpu && tile.copy == TileCopy::Registers;
-                let loose = [0, 1].map(|which| can_be_loose && fits[which] && !aligned[which]);
-                let widths = [0, 1].map(|i| if aligned[i] || loose[i] { 4 } else { 1 });
-                Body::Tiled { tile, along_k, widths, loose }
-            }
-            Kernel::Tensor(tensor) => {
-                let width = 16 / self.parts.a.dtype().size();
-                let widths = [0, 1]
-                    .map(|which| if self.reads(factors, which, width) { width as u8 } else { 1 });
-                Body::Tensor { tensor, along_k, widths }
-            }
-            Kernel::Skinny => {
-                let along_k = along_k[1];
-                // Vectors are read in fours too where the matrix lies along k.
-                let vectors =
-                    !along_k || factors.directions[0].along_k && self.reads(factors, 0, 4);
-                let width = if vectors && self.reads(factors, 1, 4) { 4 } else { 1 };
-                let rows = factors.sizes[0].next_power_of_two() as u8;
-                let group = group / LANES as u16 * LANES as u16;
-                Body::Skinny { rows, along_k, width, group }
-            }
-            Kernel::Simple => Body::Simple { group },
-        }
     }
 
     /// Enqueues the main kernel for a piece of the batch, in as many launches as it takes.

@@ -1,6 +1,7 @@
 //! Products on OpenCL devices: which kernels there are, and which is taken.
 
 mod choose;
+mod factors;
 mod launch;
 mod operands;
 mod program;
@@ -51,7 +52,7 @@ impl Kernel {
                 let convertible = dtype == DType::F32 || tile.copy == TileCopy::Registers;
                 convertible && tile.check(capabilities).is_ok()
             }
-            Self::Skinny => capabilities.max_work_group >= launch::LANES,
+            Self::Skinny => capabilities.max_work_group >= factors::LANES,
             Self::Simple => true,
         }
     }

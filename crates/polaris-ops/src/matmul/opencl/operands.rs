@@ -3,7 +3,8 @@
 use polaris_runtime::Buffer;
 use polaris_runtime::opencl::Launch;
 
-use super::launch::{Factors, Piece, Product, Target};
+use super::factors::Factors;
+use super::launch::{Piece, Product, Target};
 use super::program::{Body, Config, Finish};
 use crate::matmul::geometry::{A, B, C, Matrix, OUT, RESIDUAL};
 use crate::matmul::problem::Bias;

@@ -164,7 +164,9 @@ impl Body {
                     .number("UNROLL", tile.unroll)
                     .number("COPY", tile.copy as i64)
                     .code("MULTIPLY_ADD", multiply);
-                ("tiled.cl", &[ELEMENT, PRODUCT, include_str!("tiled.cl")], defines)
+                let parts: &[&str] =
+                    &[ELEMENT, PRODUCT, include_str!("tile_copies.cl"), include_str!("tiled.cl")];
+                ("tiled.cl", parts, defines)
             }
             Self::Tensor { tensor, along_k, widths } => {
                 let element_bytes = dtype.size() as i64;
