@@ -58,13 +58,6 @@ impl<const N: usize> Collapsed<N> {
         self.rank += 1;
     }
 
-    /// The first point alone.
-    #[must_use]
-    pub fn first_point(mut self) -> Self {
-        self.rank = 0;
-        self
-    }
-
     /// The number of axes; 0 for a single element.
     pub fn rank(&self) -> usize {
         self.rank

@@ -21,7 +21,8 @@ pub trait Operation: fmt::Debug + Sync {
     /// Its name in messages and kernel names.
     fn name(&self) -> &'static str;
 
-    /// Checks shapes, types and aliasing. Everything below may rely on it.
+    /// Checks shapes, types and aliasing. Everything below may rely on it. An operation that makes
+    /// the same checks in `run_cpu` may leave them to it where there is something to compute.
     ///
     /// # Errors
     /// What is wrong, in words.

@@ -137,7 +137,7 @@ impl Geometry {
         if !foldable {
             return self;
         }
-        Self { m: self.m * count, batches: self.batches.first_point(), ..self }
+        Self { m: self.m * count, batches: Collapsed::single(self.batches.offsets), ..self }
     }
 }
 

@@ -4,6 +4,7 @@ use polaris_core::{DType, Layout, Shape};
 use polaris_runtime::DeviceExt;
 
 use super::cpu::{PackedB, pack_b, run_packed};
+use super::opencl::CHANNEL_BYTES;
 use super::problem::{MatMul, allows};
 use crate::copy::Copy;
 use crate::operation::run;
@@ -12,8 +13,6 @@ use crate::{Array, Error, Result};
 /// Rows on a GPU begin at multiples of this many elements, so that they can be read in vectors of
 /// every type.
 const ROW_MULTIPLE: usize = 16;
-/// Rows that are a multiple of this many bytes apart would all use one memory channel.
-const CHANNEL_BYTES: usize = 4096;
 
 /// A matrix B in the form that products on its device like best.
 #[derive(Debug)]

@@ -277,10 +277,8 @@ pub fn bias_gelu<'a>(
 /// The kernel that a product would be computed by on an OpenCL device.
 fn chosen_kernel(op: &MatMul, inputs: &[&Array], out: &Array) -> Option<String> {
     let opencl = out.device().as_opencl()?;
-    let preferred = op.preferred(opencl, inputs, out).into_iter();
-    let mut names = preferred
-        .chain(usable_kernels(op, inputs, out))
-        .map(|kernel| op.kernel_name(kernel, inputs, out));
+    let kernels = usable_kernels(op, inputs, out).into_iter();
+    let mut names = kernels.map(|kernel| op.kernel_name(kernel, inputs, out));
     names.find(|name| !opencl.is_quarantined(|| name.clone()))
 }
 

@@ -5,7 +5,7 @@ use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
 use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
-use super::{Kernel, SKINNY, Tile};
+use super::{Kernel, SKINNY, Tile, has_kernels};
 use crate::Array;
 use crate::matmul::geometry::Geometry;
 use crate::matmul::problem::{MatMul, Precision};
@@ -48,12 +48,13 @@ pub(in crate::matmul) fn preferred(
     output: &Array,
 ) -> Option<Kernel> {
     let parts = op.parts(inputs).ok()?;
-    let Geometry { m, n, k, batches, .. } = Geometry::new(op, &parts, output).ok()?;
+    let geometry = Geometry::new(op, &parts, output).ok()?;
     let dtype = parts.a.dtype();
-    if dtype == DType::F64 {
+    if !has_kernels(&geometry, dtype) {
         return None;
     }
-    if m.min(n) <= SKINNY {
+    let Geometry { m, n, k, batches, .. } = geometry;
+    if m.min(n) <= SKINNY && Kernel::Skinny.fits(device, dtype) {
         return Some(Kernel::Skinny);
     }
     let capabilities = device.capabilities();

@@ -23,6 +23,7 @@ pub(super) use variants::KERNELS;
 pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
+pub(super) use operands::CHANNEL_BYTES;
 pub(crate) use variants::shipped_programs;
 
 /// The kernels of products.
@@ -68,6 +69,13 @@ impl Kernel {
     }
 }
 
+/// Whether there are kernels for a product at all.
+fn has_kernels(geometry: &Geometry, dtype: DType) -> bool {
+    // Counters in the kernels are of 32 bits, with room for a tile beyond the end.
+    let sizes = [geometry.m, geometry.n, geometry.k];
+    dtype != DType::F64 && sizes.iter().all(|&size| size <= i32::MAX as usize)
+}
+
 pub(super) fn supports(
     op: &MatMul,
     kernel: Kernel,
@@ -79,9 +87,7 @@ pub(super) fn supports(
         return false;
     };
     let dtype = inputs[0].dtype();
-    let sizes = [geometry.m, geometry.n, geometry.k];
-    // Counters in the kernels are of 32 bits, with room for a tile beyond the end.
-    if dtype == DType::F64 || sizes.iter().any(|&size| size > i32::MAX as usize) {
+    if !has_kernels(&geometry, dtype) {
         return false;
     }
     kernel.fits(device, dtype)

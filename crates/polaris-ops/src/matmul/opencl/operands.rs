@@ -12,7 +12,7 @@ use crate::opencl::work_group;
 use crate::{Array, Result};
 
 /// Rows that are a multiple of this apart use the same memory channel on GPUs.
-const CHANNEL_BYTES: usize = 4096;
+pub(in crate::matmul) const CHANNEL_BYTES: usize = 4096;
 
 // The bits of `HAS` in the source.
 const HAS_C: u8 = 1;
