@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use polaris::ops::elementwise::Elementwise;
 use polaris::ops::matmul::{
-    Activation, Bias, Epilogue, Kernel, Technique, VARIANTS, strassen_into,
+    Activation, Bias, Epilogue, Kernel, Overlap, Technique, VARIANTS, strassen_into,
 };
 use polaris::ops::{
     Array, Binary, MatMul, Operation, Unary, fill, run as run_operation, run_kernel, usable_kernels,
@@ -30,6 +30,8 @@ pub struct Ours<'a> {
     out: &'a Array,
     /// What follows as operations of its own, in place.
     then: Vec<(Elementwise, Option<&'a Array>)>,
+    /// How the last product that was streamed hid its copies.
+    overlap: Option<Overlap>,
 }
 
 /// How a product is computed.
@@ -61,7 +63,13 @@ impl<'a> Ours<'a> {
 
     /// A product by the kernel that is chosen for it.
     pub fn plain(device: &'a DeviceRef, op: MatMul, inputs: &[&'a Array], out: &'a Array) -> Self {
-        Self { device, op, way: Way::Chosen, inputs: inputs.to_vec(), out, then: Vec::new() }
+        let (way, inputs) = (Way::Chosen, inputs.to_vec());
+        Self { device, op, way, inputs, out, then: Vec::new(), overlap: None }
+    }
+
+    /// For how long copies and products were under way in the last run, if it was streamed.
+    pub fn overlap(&self) -> Option<Overlap> {
+        self.overlap
     }
 }
 
@@ -72,7 +80,8 @@ impl Contender for Ours<'_> {
             Way::Kernel(kernel) => run_kernel(&self.op, kernel, &self.inputs, self.out)?,
             Way::Recursive => strassen_into(self.inputs[0], self.inputs[1], self.out, 1)?,
             Way::Streamed => {
-                self.op.stream(self.device, &self.inputs, self.out)?;
+                let streamed = self.op.stream(self.device, &self.inputs, self.out)?;
+                self.overlap = Some(streamed.overlap);
             }
         }
         for (op, operand) in &self.then {

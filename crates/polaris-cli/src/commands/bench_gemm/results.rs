@@ -61,7 +61,17 @@ pub struct Row {
     pub samples: usize,
     /// Its time by the plain product's, if it does more.
     pub time_by_plain: Option<f64>,
+    /// Of a streamed product, by the device's clock.
+    pub overlap: Option<OverlapRow>,
     pub peers: Vec<PeerRow>,
+}
+
+/// How long a streamed product copied and computed, and for how long it did both.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OverlapRow {
+    pub copying_ms: f64,
+    pub computing_ms: f64,
+    pub both_ms: f64,
 }
 
 /// Another library in the same case.
@@ -176,6 +186,7 @@ pub mod tests {
             cv: 0.02,
             samples: 9,
             time_by_plain: None,
+            overlap: None,
             peers: vec![peer],
         }
     }

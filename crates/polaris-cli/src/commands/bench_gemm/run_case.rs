@@ -11,7 +11,7 @@ use super::contenders::{Named, Theirs, bias_gelu, spoil, streamed, variants};
 use super::measure::{Contender, Limits, Timing, take_turns, time_one};
 use super::operands::Operands;
 use super::reference::Reference;
-use super::results::{PeerRow, Row, finite};
+use super::results::{OverlapRow, PeerRow, Row, finite};
 use super::roofline::{Roofline, intensity};
 use crate::arguments::Gemm;
 
@@ -193,6 +193,11 @@ fn rows(
             cv: timing.cv,
             samples: timing.samples,
             time_by_plain: plain.filter(|_| one.with_epilogue).map(|plain| timing.seconds / plain),
+            overlap: one.contender.overlap().map(|overlap| OverlapRow {
+                copying_ms: overlap.copying.as_secs_f64() * 1e3,
+                computing_ms: overlap.computing.as_secs_f64() * 1e3,
+                both_ms: overlap.both.as_secs_f64() * 1e3,
+            }),
             // Peers multiply and do nothing else.
             peers: if one.with_epilogue { Vec::new() } else { peers.collect() },
         }

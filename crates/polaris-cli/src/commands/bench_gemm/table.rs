@@ -15,6 +15,9 @@ pub fn print(results: &Results) -> anyhow::Result<()> {
             rows = others;
             print_line(&format!("\n{}", numbers.name()))?;
             print_rows(&same)?;
+            for row in &same {
+                print_overlap(row)?;
+            }
             for summary in &results.summary {
                 if (summary.device, summary.dtype) == (facts.device, numbers) {
                     print_line(&format!(
@@ -97,6 +100,19 @@ fn print_rows(rows: &[&Row]) -> anyhow::Result<()> {
         table.row(cells);
     }
     table.print()
+}
+
+/// Whether the copies of a streamed product were hidden behind its arithmetic.
+fn print_overlap(row: &Row) -> anyhow::Result<()> {
+    let Some(overlap) = row.overlap else { return Ok(()) };
+    print_line(&format!(
+        "  {} {}: copies {:.2} ms, products {:.2} ms, both at once {:.2} ms (the device's clock)",
+        row.dims(),
+        row.variant,
+        overlap.copying_ms,
+        overlap.computing_ms,
+        overlap.both_ms
+    ))
 }
 
 /// Three or four digits that mean something.
