@@ -111,7 +111,8 @@ impl Timestamps {
 pub struct Event(Option<Arc<dyn Completion>>);
 
 impl Event {
-    pub(crate) const COMPLETE: Self = Self(None);
+    /// A point that is past.
+    pub const COMPLETE: Self = Self(None);
 
     pub(crate) fn pending(completion: impl Completion + 'static) -> Self {
         Self(Some(Arc::new(completion)))

@@ -170,9 +170,7 @@ real!(Tanh, |a, _b, _c| a.tanh());
 real!(Erf, |a, _b, _c| a.erf());
 real!(Sigmoid, |a, _b, _c| sigmoid(a));
 real!(Silu, |a, _b, _c| a * sigmoid(a));
-real!(GeluErf, |a, _b, _c| {
-    C::of(0.5) * a * (C::of(1.0) + (a * C::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
-});
+real!(GeluErf, |a, _b, _c| a * a.normal_cdf());
 real!(GeluTanh, |a, _b, _c| {
     // (1 + tanh(x)) / 2 is the sigmoid of 2x.
     a * sigmoid(C::of(2.0 * 0.797_884_560_802_865_4) * (a + C::of(0.044715) * a * a * a))

@@ -105,7 +105,7 @@ fn float_expression(function: Function) -> &'static str {
             Unary::Erf => "ERF(C)(a)",
             Unary::Sigmoid => "(C)1 / ((C)1 + exp(-(a)))",
             Unary::Silu => "(a) / ((C)1 + exp(-(a)))",
-            Unary::GeluErf => "(C)0.5 * (a) * ((C)1 + ERF(C)((a) * (C)0.70710678118654752))",
+            Unary::GeluErf => "(a) * NORMAL_CDF(C)(a)",
             Unary::GeluTanh => {
                 "(C)0.5 * (a) * ((C)1 + tanh((C)0.79788456080286541 * ((a) + (C)0.044715 * (a) * (a) * (a))))"
             }

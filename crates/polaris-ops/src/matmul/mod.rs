@@ -6,6 +6,7 @@ mod opencl;
 mod packed;
 mod problem;
 mod reference;
+mod spares;
 mod strassen;
 mod stream;
 mod timeline;

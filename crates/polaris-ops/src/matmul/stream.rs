@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use polaris_core::{DType, Layout, Shape};
-use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Event, Queue, QueueOptions};
+use polaris_runtime::{DeviceExt, DeviceRef, Event, Queue, QueueOptions};
 
 use super::geometry::{A, B, C, Geometry, Matrix, OUT, RESIDUAL};
 use super::problem::{Bias, MatMul, Parts};
+use super::spares::{Lent, Spares};
 use super::timeline::{Overlap, Timeline};
 use crate::copy::{Copy, contiguous};
 use crate::operation::run;
@@ -68,12 +69,11 @@ impl MatMul {
     }
 }
 
-/// The size of blocks, and how many of B fit at once.
+/// The size of blocks.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     rows: usize,
     columns: usize,
-    right_slots: usize,
 }
 
 impl Blocks {
@@ -107,7 +107,7 @@ impl Blocks {
             for stripes in stripes() {
                 let columns = width(stripes);
                 if let Some(rows) = rows_for(columns, right_slots).filter(|&rows| rows >= least) {
-                    return Ok(Self { rows, columns, right_slots });
+                    return Ok(Self { rows, columns });
                 }
             }
         }
@@ -163,9 +163,9 @@ impl Whole {
 
 /// A block that is being multiplied.
 struct Pending {
-    /// Kept until the product is done: they count as memory in use.
-    _inputs: Vec<Array>,
-    out: Array,
+    /// Memory of its own that others may have when it is done.
+    inputs: Vec<Lent>,
+    out: Lent,
     done: Event,
     /// Where its result goes.
     target: Array,
@@ -178,6 +178,8 @@ struct Stream<'a> {
     downloads: Arc<dyn Queue>,
     /// The block before, whose result is on its way while the next one is prepared.
     pending: Option<Pending>,
+    /// Memory of blocks that are done. Drivers wait for the whole device when memory is freed.
+    spares: Spares,
     blocks: usize,
     uploaded: u64,
     timeline: Timeline,
@@ -192,6 +194,7 @@ impl<'a> Stream<'a> {
             uploads: queue()?,
             downloads: queue()?,
             pending: None,
+            spares: Spares::default(),
             blocks: 0,
             uploaded: 0,
             timeline: Timeline::new(queue()?),
@@ -202,10 +205,6 @@ impl<'a> Stream<'a> {
         let [m, n] = whole.sizes;
         for first_column in (0..n).step_by(blocks.columns) {
             let columns = first_column..n.min(first_column + blocks.columns);
-            if blocks.right_slots == 1 {
-                // The stripe before must be gone before the next one has room.
-                self.collect()?;
-            }
             let stripe = whole.b.slice(1, columns.clone(), 1)?;
             let b = self.upload(&stripe)?;
             for first_row in (0..m).step_by(blocks.rows) {
@@ -234,8 +233,10 @@ impl<'a> Stream<'a> {
                         1,
                     )?);
                 }
-                self.block(&sources, &b, target)?;
+                self.block(&sources, &b.array, target)?;
             }
+            let done = self.pending.as_ref().map_or(Event::COMPLETE, |last| last.done.clone());
+            self.spares.put(b, done);
         }
         Ok(())
     }
@@ -246,48 +247,52 @@ impl<'a> Stream<'a> {
         for source in sources {
             inputs.push(self.upload(source)?);
         }
-        inputs.insert(1, b.clone());
+        let mut operands: Vec<&Array> = inputs.iter().map(|input| &input.array).collect();
+        operands.insert(1, b);
         let there = self.uploads.record()?;
         let compute = self.device.queue();
         compute.wait_for(&there)?;
-        let buffer =
-            Buffer::allocate(self.device, &self.downloads, target.dtype(), target.elements())?;
-        let out = Array::new(buffer, Layout::contiguous(*target.shape()))?;
-        run(self.op, &inputs.iter().collect::<Vec<_>>(), &out)?;
+        let out =
+            self.spares.take(self.device, &self.downloads, target.dtype(), *target.shape())?;
+        run(self.op, &operands, &out.array)?;
         let done = compute.record()?;
         self.timeline.computed(&there, &done)?;
         compute.flush()?;
         self.collect()?;
-        self.pending = Some(Pending { _inputs: inputs, out, done, target });
+        self.pending = Some(Pending { inputs, out, done, target });
         self.blocks += 1;
         Ok(())
     }
 
     /// A copy on the device.
-    fn upload(&mut self, source: &Array) -> Result<Array> {
+    fn upload(&mut self, source: &Array) -> Result<Lent> {
         let dense =
             if source.layout().is_contiguous() { source.clone() } else { contiguous(source)? };
         let start = dense.layout().offset();
         let host = dense.buffer().view(start..start + dense.elements())?;
-        let buffer = Buffer::allocate(self.device, &self.uploads, host.dtype(), host.len())?;
+        let lent = self.spares.take(self.device, &self.uploads, host.dtype(), *dense.shape())?;
         let begin = self.uploads.record()?;
-        host.copy_to(&buffer)?;
+        host.copy_to(lent.array.buffer())?;
         self.timeline.copied(begin, self.uploads.record()?);
         self.uploads.flush()?;
         self.uploaded += host.bytes() as u64;
-        Array::new(buffer, Layout::contiguous(*dense.shape()))
+        Ok(lent)
     }
 
     /// Brings the result of the block before to the host, if there is one.
     fn collect(&mut self) -> Result<()> {
-        let Some(Pending { out, target, done, .. }) = self.pending.take() else {
+        let Some(Pending { inputs, out, target, done }) = self.pending.take() else {
             return Ok(());
         };
+        for input in inputs {
+            self.spares.put(input, done.clone());
+        }
         self.downloads.wait_for(&done)?;
         let begin = self.downloads.record()?;
         let host = target.device().allocate(target.dtype(), target.elements())?;
-        out.buffer().copy_to(&host)?;
+        out.array.buffer().copy_to(&host)?;
         self.timeline.copied(begin, self.downloads.record()?);
+        self.spares.put(out, Event::COMPLETE);
         let host = Array::new(host, Layout::contiguous(*target.shape()))?;
         run(&Copy, &[&host], &target)
     }

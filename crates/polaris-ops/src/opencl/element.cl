@@ -113,3 +113,26 @@ float erf_float(float x)
 }
 #define erf_double(x) erf(x)
 #define ERF(c) PASTE(erf_, c)
+
+// The share of a normal distribution that lies below x: half the work of the error function.
+float normal_cdf_float(float x)
+{
+    const float y = fabs(x);
+    // The eighth root of the share beyond the magnitude.
+    float root = -2.9852887e-7f;
+    root = root * y + 7.492789e-6f;
+    root = root * y - 6.0181534e-5f;
+    root = root * y + 3.3602173e-5f;
+    root = root * y + 1.5062846e-3f;
+    root = root * y - 6.7443156e-4f;
+    root = root * y - 3.1926546e-2f;
+    root = root * y - 9.145782e-2f;
+    root = root * y + 0.91700405f;
+    root *= root;
+    root *= root;
+    // The fit holds up to 5.5, where next to nothing is left.
+    const float beyond = y > 5.5f ? 0.0f : root * root;
+    return x > 0.0f ? 1.0f - beyond : beyond;
+}
+#define normal_cdf_double(x) (0.5 + 0.5 * erf((x) * 0.70710678118654752))
+#define NORMAL_CDF(c) PASTE(normal_cdf_, c)

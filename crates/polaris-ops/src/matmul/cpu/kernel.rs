@@ -47,6 +47,8 @@ pub(super) struct Kernels<P: 'static, S: 'static> {
     adjacent_steps: &'static [ByVectors<P, S>],
     /// The same for a B that is near.
     near_steps: &'static [ByVectors<P, S>],
+    /// The same for fewer rows and four vectors, where there are registers for that.
+    wide_near_steps: &'static [Kernel<P, S>],
 }
 
 impl<P, S> Kernels<P, S> {
@@ -69,6 +71,14 @@ impl<P, S> Kernels<P, S> {
     pub fn for_adjacent_steps(&self, rows: usize, columns: usize, near: bool) -> Kernel<P, S> {
         let kernels = if near { self.near_steps } else { self.adjacent_steps };
         kernels[rows - 1][usize::from(columns > self.lanes)]
+    }
+}
+
+impl<P, S> Kernels<P, S> {
+    /// The kernels for A in place with adjacent steps of k, a near B and four vectors of columns,
+    /// by rows from one on; none if there are not registers enough.
+    pub fn wide(&self) -> &'static [Kernel<P, S>] {
+        self.wide_near_steps
     }
 }
 
@@ -222,7 +232,7 @@ macro_rules! kernels {
             $compiled::<$lanes, $rows, 2, $adjacent_rows, $near>,
         ]
     };
-    ($compiled:ident, $lanes:ty, $($rows:literal)*; $($more:literal)*) => {
+    ($compiled:ident, $lanes:ty, $($rows:literal)*; $($more:literal)*; $($wide:literal)*) => {
         Kernels {
             lanes: <$lanes>::COUNT,
             adjacent_rows: &[
@@ -231,6 +241,7 @@ macro_rules! kernels {
             ],
             adjacent_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, false)),*],
             near_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, true)),*],
+            wide_near_steps: &[$($compiled::<$lanes, $wide, 4, false, true>),*],
         }
     };
 }
@@ -243,16 +254,16 @@ macro_rules! kernels_by_level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 => {
                     static KERNELS: Kernels<$packed, $sum> =
-                kernels!(avx512, $avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13; 14);
+                kernels!(avx512, $avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13; 14; 1 2 3 4 5 6);
                     &KERNELS
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx2 => {
-            static KERNELS: Kernels<$packed, $sum> = kernels!(avx2, $avx2, 1 2 3 4 5 6;);
+            static KERNELS: Kernels<$packed, $sum> = kernels!(avx2, $avx2, 1 2 3 4 5 6;;);
                     &KERNELS
                 }
                 _ => {
-            static KERNELS: Kernels<$packed, $sum> = kernels!(plain, $plain, 1 2 3 4;);
+            static KERNELS: Kernels<$packed, $sum> = kernels!(plain, $plain, 1 2 3 4;;);
                     &KERNELS
                 }
             }
@@ -269,7 +280,7 @@ pub(super) fn quad_kernels(level: SimdLevel) -> Option<&'static Kernels<u32, i32
     #[cfg(target_arch = "x86_64")]
     if level == SimdLevel::Avx512 && is_x86_feature_detected!("avx512vnni") {
         static KERNELS: Kernels<u32, i32> =
-            kernels!(vnni, Quads16, 1 2 3 4 5 6 7 8 9 10 11 12 13; 14);
+            kernels!(vnni, Quads16, 1 2 3 4 5 6 7 8 9 10 11 12 13; 14; 1 2 3 4 5 6);
         return Some(&KERNELS);
     }
     let _ = level;

@@ -14,6 +14,7 @@ mod plan;
 mod prepack;
 mod product;
 mod skinny;
+mod small;
 mod stored;
 #[cfg(test)]
 mod tests;

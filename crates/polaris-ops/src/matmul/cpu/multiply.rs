@@ -14,13 +14,14 @@ use super::panels::{Arithmetic, Negate, PanelJob, PanelLayout, pack_panels};
 use super::plan::{Plan, Sizes};
 use super::product::{Plane, Product};
 use super::skinny::{Skinny, is_skinny, row_elements};
+use super::small;
 use crate::Result;
 use crate::cpu::map::SendPointer;
 
 /// Multiplications of a product that is not worth a second thread.
-const SMALL: usize = 1 << 20;
+pub(super) const SMALL: usize = 1 << 20;
 /// Elements of A, and of B, that are not worth packing.
-const SMALL_MATRIX: usize = 1 << 14;
+pub(super) const SMALL_MATRIX: usize = 1 << 14;
 
 /// Products that differ in where their matrices begin.
 pub(super) struct Batch<'a> {
@@ -65,6 +66,11 @@ impl Computation for Batch<'_> {
     {
         let pool = self.pool;
         let first = self.first;
+        if self.count == 1 && self.packed.is_none() && small::is_small(arithmetic, first) {
+            // SAFETY: the operands are registered by `run`.
+            unsafe { small::run(arithmetic.kernels, &(self.product)(0)) };
+            return Ok(());
+        }
         // A result whose rows are adjacent is stored faster the other way round. Bytes have
         // different types on the left and right.
         let has_skinny = arithmetic.few_rows.is_some();

@@ -5,7 +5,7 @@ use super::kernel::Kernels;
 /// Bytes of a panel of A in one block of k: it stays in the first cache while panels of B pass by.
 const PANEL_BYTES: usize = 22 << 10;
 /// Steps of k in a block: more would save nothing.
-const MOST_STEPS: usize = 384;
+pub(super) const MOST_STEPS: usize = 384;
 /// Bytes of panels of B in one block of k: they stay in the second cache while panels of A pass
 /// by.
 const RESIDENT_BYTES: usize = 384 << 10;

@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
+use super::factors::{Factors, LANES};
 use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
 use super::{Kernel, SKINNY, Tile, has_kernels};
 use crate::Array;
@@ -15,6 +16,15 @@ use crate::matmul::problem::{MatMul, Precision};
 pub(super) struct Rated {
     pub tile: Tile,
     pub efficiency: f64,
+    /// The same where lines do not begin at multiples of four elements.
+    pub unaligned: f64,
+}
+
+impl Rated {
+    /// A tile that does as well whatever the alignment.
+    pub const fn new(tile: Tile, efficiency: f64) -> Self {
+        Self { tile, efficiency, unaligned: efficiency }
+    }
 }
 
 /// Into how many parts k is split, and their length.
@@ -68,9 +78,13 @@ pub(in crate::matmul) fn preferred(
         }
     }
     let usable = tiles(device).iter().filter(|rated| Kernel::Tiled(rated.tile).fits(device, dtype));
+    let aligned = [geometry.a, geometry.b]
+        .iter()
+        .all(|matrix| [matrix.rows, matrix.columns].iter().all(|s| *s == 1 || s.is_multiple_of(4)));
     let cost = |rated: &&Rated| {
         let lines = [rated.tile.m, rated.tile.n].map(usize::from);
-        split_cost(capabilities, lines, [m, n], k, batches.elements()).1 / rated.efficiency
+        let efficiency = if aligned { rated.efficiency } else { rated.unaligned };
+        split_cost(capabilities, lines, [m, n], k, batches.elements()).1 / efficiency
     };
     let best = usable.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
     Some(Kernel::Tiled(best.tile))
@@ -80,10 +94,11 @@ pub(in crate::matmul) fn preferred(
 pub(super) fn splits(
     kernel: Kernel,
     device: &OpenClDevice,
-    sizes: [usize; 2],
+    factors: &Factors,
     k: usize,
     batches: usize,
 ) -> Choice {
+    let sizes = factors.sizes;
     let whole = Choice { splits: 1, length: k };
     let capabilities = device.capabilities();
     let (splits, step) = match kernel {
@@ -98,8 +113,9 @@ pub(super) fn splits(
         }
         Kernel::Skinny => {
             // Enough work-groups to keep the memory busy, which needs many.
-            let groups = sizes[1].div_ceil(super::factors::LANES * 4) * batches;
-            let wanted = (capabilities.compute_units * 16).div_ceil(groups.max(1));
+            let lines = if factors.directions[1].along_k { 4 } else { LANES * 4 };
+            let groups = sizes[1].div_ceil(lines) * batches;
+            let wanted = capabilities.compute_units * 16 / groups.max(1);
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
         }
     };

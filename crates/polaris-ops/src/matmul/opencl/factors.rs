@@ -35,8 +35,9 @@ pub(super) struct Direction {
 impl Direction {
     /// For a matrix of rows and columns; along the columns is along k.
     pub fn of(matrix: Matrix, rows: usize, columns: usize) -> Option<Self> {
+        // The stride between lines of which there is one may be anything; nothing is aligned best.
         if matrix.columns == 1 || columns <= 1 {
-            Some(Self { along_k: true, stride: matrix.rows })
+            Some(Self { along_k: true, stride: if rows > 1 { matrix.rows } else { 0 } })
         } else if matrix.rows == 1 || rows <= 1 {
             Some(Self { along_k: false, stride: matrix.columns })
         } else {

@@ -80,7 +80,7 @@ impl Product<'_> {
     fn run(&self) -> Result<()> {
         let factors = self.factors();
         let Choice { splits, length } =
-            splits(self.kernel, self.device, factors.sizes, self.geometry.k, self.batches());
+            splits(self.kernel, self.device, &factors, self.geometry.k, self.batches());
         let each = self.geometry.m * self.geometry.n;
         let parts = self.room_for_parts(splits)?;
         let Some(parts) = parts else {

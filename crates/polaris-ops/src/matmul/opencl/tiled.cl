@@ -77,6 +77,9 @@
 #else
 #define STORES_UNROLLED UNROLLED
 #endif
+// Vectors of results that are finished together: more where registers are plenty.
+#define FINISHED_AT_ONCE (FRAGMENTS == 2 ? COLUMNS / VECTOR : 1)
+#define COLUMN_OF(j) (first_column + ((j) * THREADS_N + item_n) * VECTOR)
 #define PARTLY_UNROLLED __attribute__((opencl_unroll_hint(UNROLL)))
 // Where along k step number `s` is.
 #define PLACE_OF(s) (begin + ((s) + shift < steps ? (s) + shift : (s) + shift - steps) * TILE_K)
@@ -90,7 +93,9 @@
 #define FASTER_MULTIPLY_ADD mad
 #endif
 
-// The sums of a work-item are vectors along n: GPUs take them apart, processors do not.
+// A work-item's operands and sums: vectors along n for processors, whose compilers do not make them
+// out of single numbers; single numbers for GPUs, whose compilers keep those in registers and
+// order their instructions better.
 #define VECTOR_OF(c, width) PASTE(vector_of_, width)(c)
 #define vector_of_1(c) c
 #define vector_of_2(c) PASTE(c, 2)
@@ -99,17 +104,31 @@
 #define vector_of_16(c) PASTE(c, 16)
 #define COLUMN_VECTOR VECTOR_OF(ACC, VECTOR)
 #define ROW_VECTOR VECTOR_OF(ACC, ROWS_AT_ONCE)
-#define COMPONENT(v, l) (((const ACC *)&(v))[l])
 
-// The operands of one step in k, from local memory to registers.
+// One vector of a step, from local memory.
+#define ROWS_AT(buffer, step, i) \
+    (*(__local const ROW_VECTOR *)(tile_a[buffer] + (step) * LINE_A + (i * THREADS_M + item_m) * ROWS_AT_ONCE))
+#define COLUMNS_AT(buffer, step, j) \
+    (*(__local const COLUMN_VECTOR *)(tile_b[buffer] + (step) * LINE_B + (j * THREADS_N + item_n) * VECTOR))
+
+#if VECTOR > 4
+#define OPERANDS_AND_SUMS \
+    ROW_VECTOR rows[FRAGMENTS][ROWS / ROWS_AT_ONCE]; \
+    COLUMN_VECTOR columns[FRAGMENTS][COLUMNS / VECTOR]; \
+    COLUMN_VECTOR sums[ROWS][COLUMNS / VECTOR]; \
+    UNROLLED for (uint i = 0; i < ROWS; ++i) { \
+        UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) { \
+            sums[i][j] = (COLUMN_VECTOR)(0); \
+        } \
+    }
+#define COMPONENT(v, l) (((const ACC *)&(v))[l])
+#define SUM(i, j, l) COMPONENT(sums[i][j], l)
 #define READ_STEP(slot, buffer, step) \
     UNROLLED for (uint i = 0; i < ROWS / ROWS_AT_ONCE; ++i) { \
-        rows[slot][i] = *(__local const ROW_VECTOR *)(tile_a[buffer] + (step) * LINE_A + \
-                                                      (i * THREADS_M + item_m) * ROWS_AT_ONCE); \
+        rows[slot][i] = ROWS_AT(buffer, step, i); \
     } \
     UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) { \
-        columns[slot][j] = *(__local const COLUMN_VECTOR *)(tile_b[buffer] + (step) * LINE_B + \
-                                                            (j * THREADS_N + item_n) * VECTOR); \
+        columns[slot][j] = COLUMNS_AT(buffer, step, j); \
     }
 #define ROW_OPERAND(slot, i) \
     (COLUMN_VECTOR)(COMPONENT(rows[slot][(i) / ROWS_AT_ONCE], (i) % ROWS_AT_ONCE))
@@ -119,6 +138,35 @@
             sums[i][j] = MULTIPLY_ADD(ROW_OPERAND(slot, i), columns[slot][j], sums[i][j]); \
         } \
     }
+#else
+#define OPERANDS_AND_SUMS \
+    ACC rows[FRAGMENTS][ROWS], columns[FRAGMENTS][COLUMNS], sums[ROWS][COLUMNS]; \
+    UNROLLED for (uint i = 0; i < ROWS; ++i) { \
+        UNROLLED for (uint j = 0; j < COLUMNS; ++j) { \
+            sums[i][j] = 0; \
+        } \
+    }
+#define SUM(i, j, l) sums[i][(j) * VECTOR + (l)]
+#define SPREAD(width, target, v) PASTE(spread_, width)(target, v)
+#define spread_1(target, v) (target)[0] = (v);
+#define spread_2(target, v) (target)[0] = (v).s0, (target)[1] = (v).s1;
+#define spread_4(target, v) spread_2(target, v) (target)[2] = (v).s2, (target)[3] = (v).s3;
+#define READ_STEP(slot, buffer, step) \
+    UNROLLED for (uint i = 0; i < ROWS / ROWS_AT_ONCE; ++i) { \
+        const ROW_VECTOR some = ROWS_AT(buffer, step, i); \
+        SPREAD(ROWS_AT_ONCE, rows[slot] + i * ROWS_AT_ONCE, some) \
+    } \
+    UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) { \
+        const COLUMN_VECTOR some = COLUMNS_AT(buffer, step, j); \
+        SPREAD(VECTOR, columns[slot] + j * VECTOR, some) \
+    }
+#define MULTIPLY_STEP(slot) \
+    UNROLLED for (uint i = 0; i < ROWS; ++i) { \
+        UNROLLED for (uint j = 0; j < COLUMNS; ++j) { \
+            sums[i][j] = MULTIPLY_ADD(rows[slot][i], columns[slot][j], sums[i][j]); \
+        } \
+    }
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
 void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
@@ -135,14 +183,7 @@ void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
     FIND_BATCH
     const uint begin = split * split_length;
     const uint end = min(k, begin + split_length);
-    COLUMN_VECTOR sums[ROWS][COLUMNS / VECTOR];
-    UNROLLED for (uint i = 0; i < ROWS; ++i) {
-        UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
-            sums[i][j] = (COLUMN_VECTOR)(0);
-        }
-    }
-    ROW_VECTOR rows[FRAGMENTS][ROWS / ROWS_AT_ONCE];
-    COLUMN_VECTOR columns[FRAGMENTS][COLUMNS / VECTOR];
+    OPERANDS_AND_SUMS
     const uint steps = begin < end ? (end - begin + TILE_K - 1) / TILE_K : 0;
     // Work-groups begin at different places of k and come round: rows that are a power of two apart
     // would otherwise keep one memory channel busy and the others idle.
@@ -255,38 +296,56 @@ void matmul_tiled(uint stagger, PRODUCT_OPERANDS EPILOGUE_OPERANDS)
 #endif
     STORES_UNROLLED for (uint i = 0; i < ROWS; ++i) {
         const uint row = first_row + (i / ROWS_AT_ONCE * THREADS_M + item_m) * ROWS_AT_ONCE + i % ROWS_AT_ONCE;
-        STORES_UNROLLED for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
-            const uint column = first_column + (j * THREADS_N + item_n) * VECTOR;
 #if VECTOR > 4
-            // A loop without conditions, which a processor's compiler turns into vectors.
+        for (uint j = 0; j < COLUMNS / VECTOR; ++j) {
+            const uint column = COLUMN_OF(j);
             if (out_vectors && row < m && column + VECTOR <= n) {
+                // A loop without conditions, which a processor's compiler turns into vectors.
                 __global STORAGE(OUT) *line = out + out_at + row * out_rows + column;
                 for (uint l = 0; l < VECTOR; ++l) {
-                    STORE(OUT)(line, l, FINISH(COMPONENT(sums[i][j], l), row, column + l));
+                    STORE(OUT)(line, l, FINISH(SUM(i, j, l), row, column + l));
                 }
-                continue;
-            }
-#elif VECTOR == 4
-            if (out_vectors) {
-                STORES_UNROLLED for (uint l = 0; l < VECTOR; l += 4) {
-                    if (row < m && column + l < n) {
-                        VECTOR4(RESULT) four;
-                        four.s0 = FINISH(COMPONENT(sums[i][j], l), row, column + l);
-                        four.s1 = FINISH(COMPONENT(sums[i][j], l + 1), row, column + l + 1);
-                        four.s2 = FINISH(COMPONENT(sums[i][j], l + 2), row, column + l + 2);
-                        four.s3 = FINISH(COMPONENT(sums[i][j], l + 3), row, column + l + 3);
-                        STORE4(OUT)(out, out_at + row * out_rows + column + l, four);
-                    }
-                }
-                continue;
-            }
-#endif
-            STORES_UNROLLED for (uint l = 0; l < VECTOR; ++l) {
-                if (row < m && column + l < n) {
-                    const RESULT value = FINISH(COMPONENT(sums[i][j], l), row, column + l);
+            } else {
+                for (uint l = 0; row < m && l < VECTOR && column + l < n; ++l) {
+                    const RESULT value = FINISH(SUM(i, j, l), row, column + l);
                     STORE(OUT)(out, out_at + row * out_rows + (column + l) * out_columns, value);
                 }
             }
         }
+#else
+        UNROLLED for (uint first = 0; first < COLUMNS / VECTOR; first += FINISHED_AT_ONCE) {
+            // Where registers are plenty, what lies beyond the edge is finished too, as if it were the
+            // last: without conditions in between, the chains of a long function overlap. Elsewhere
+            // a condition keeps the compiler from doing all of them at once.
+            if (FRAGMENTS == 1 && (row >= m || COLUMN_OF(first) >= n)) {
+                continue;
+            }
+            RESULT results[FINISHED_AT_ONCE][VECTOR];
+            UNROLLED for (uint j = 0; j < FINISHED_AT_ONCE; ++j) {
+                UNROLLED for (uint l = 0; l < VECTOR; ++l) {
+                    const uint column = min(COLUMN_OF(first + j) + l, last_column);
+                    results[j][l] = FINISH(SUM(i, first + j, l), min(row, last_row), column);
+                }
+            }
+            UNROLLED for (uint j = 0; j < FINISHED_AT_ONCE; ++j) {
+                const uint column = COLUMN_OF(first + j);
+#if VECTOR == 4
+                if (out_vectors) {
+                    if (row < m && column < n) {
+                        const VECTOR4(RESULT) four =
+                            (VECTOR4(RESULT))(results[j][0], results[j][1], results[j][2], results[j][3]);
+                        STORE4(OUT)(out, out_at + row * out_rows + column, four);
+                    }
+                    continue;
+                }
+#endif
+                UNROLLED for (uint l = 0; l < VECTOR; ++l) {
+                    if (row < m && column + l < n) {
+                        STORE(OUT)(out, out_at + row * out_rows + (column + l) * out_columns, results[j][l]);
+                    }
+                }
+            }
+        }
+#endif
     }
 }

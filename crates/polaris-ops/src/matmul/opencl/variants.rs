@@ -40,13 +40,12 @@ const GCN_MEDIUM: Tile = Tile::new(64, 64, 16, 16, 16).lanes(8, 8).unroll(4);
 const GCN_SMALL: Tile = Tile::new(32, 32, 8, 8, 8).lanes(8, 8).unroll(4);
 
 /// For any GPU, made for GCN.
-pub(super) const GPU_TILES: &[Rated] = &[
-    Rated { tile: GCN_LARGE, efficiency: 1.0 },
-    Rated { tile: GCN_MEDIUM, efficiency: 0.75 },
-    Rated { tile: GCN_SMALL, efficiency: 0.5 },
-];
+pub(super) const GPU_TILES: &[Rated] =
+    &[Rated::new(GCN_LARGE, 1.0), Rated::new(GCN_MEDIUM, 0.75), Rated::new(GCN_SMALL, 0.5)];
 
 const PTX_LARGE: Tile = Tile::new(128, 128, 16, 16, 8).lanes(4, 8).unroll(16).read_ahead();
+const PTX_WIDE: Tile =
+    Tile::new(128, 128, 8, 16, 8).lanes(4, 8).unroll(8).read_ahead().copy(TileCopy::Ptx, 3);
 const PTX_MEDIUM: Tile =
     Tile::new(64, 128, 16, 8, 16).lanes(4, 8).unroll(16).read_ahead().copy(TileCopy::Ptx, 2);
 const PTX_SMALL: Tile =
@@ -55,11 +54,12 @@ const PTX_SMALL: Tile =
 /// For GPUs whose compiler takes inline PTX: registers are plenty there. The last ones need no PTX,
 /// for types that must be converted.
 pub(super) const PTX_TILES: &[Rated] = &[
-    Rated { tile: PTX_LARGE, efficiency: 1.0 },
-    Rated { tile: PTX_MEDIUM, efficiency: 0.92 },
-    Rated { tile: PTX_SMALL, efficiency: 0.7 },
-    Rated { tile: GCN_MEDIUM, efficiency: 0.6 },
-    Rated { tile: GCN_SMALL, efficiency: 0.4 },
+    Rated { tile: PTX_LARGE, efficiency: 1.0, unaligned: 0.6 },
+    Rated { tile: PTX_WIDE, efficiency: 0.93, unaligned: 0.73 },
+    Rated { tile: PTX_MEDIUM, efficiency: 0.92, unaligned: 0.65 },
+    Rated { tile: PTX_SMALL, efficiency: 0.7, unaligned: 0.62 },
+    Rated::new(GCN_MEDIUM, 0.6),
+    Rated::new(GCN_SMALL, 0.4),
 ];
 
 const CPU_LARGE: Tile = Tile::new(64, 256, 64, 8, 8).for_processor();
@@ -68,11 +68,8 @@ const CPU_MEDIUM: Tile = Tile::new(64, 64, 64, 8, 4).for_processor();
 const CPU_SMALL: Tile = Tile::new(32, 64, 64, 8, 4).for_processor();
 
 /// For drivers that run on the processor.
-pub(super) const CPU_TILES: &[Rated] = &[
-    Rated { tile: CPU_LARGE, efficiency: 1.0 },
-    Rated { tile: CPU_MEDIUM, efficiency: 0.8 },
-    Rated { tile: CPU_SMALL, efficiency: 0.5 },
-];
+pub(super) const CPU_TILES: &[Rated] =
+    &[Rated::new(CPU_LARGE, 1.0), Rated::new(CPU_MEDIUM, 0.8), Rated::new(CPU_SMALL, 0.5)];
 
 /// Tensor cores, when there is enough work for large tiles.
 pub(super) const TENSOR: Tensor =
@@ -183,6 +180,7 @@ pub(in crate::matmul) const KERNELS: &[Kernel] = &[
     Kernel::Tiled(CPU_LARGE),
     Kernel::Tiled(CPU_MEDIUM),
     Kernel::Tiled(CPU_SMALL),
+    Kernel::Tiled(PTX_WIDE),
     Kernel::Tiled(PTX_MEDIUM),
     Kernel::Tiled(PTX_SMALL),
     Kernel::Tiled(HYBRID_16),
