@@ -115,6 +115,24 @@ multiversion! {
             let column = place.column + first;
             let scales: [S::Real; CHUNK] = vector(&finish.column_scales, column, count, of(1.0));
             let bias: [S::Real; CHUNK] = vector(&finish.column_bias, column, count, of(0.0));
+            // The most frequent case by itself, without a question for each row.
+            let only_bias = !has_factors
+                && finish.row_bias.is_none()
+                && finish.c.is_none()
+                && finish.residual.is_none()
+                && finish.scale == 1.0;
+            if only_bias && count == CHUNK && product.out.row(place.row, column).is_direct::<S::Real>() {
+                for row in 0..place.rows {
+                    let sums = &sums[row * TILE_STRIDE + first..][..CHUNK];
+                    let out = product.out.at(place.row + row, column).cast::<[S::Real; CHUNK]>();
+                    // SAFETY: as for `write`.
+                    let out = unsafe { &mut *out };
+                    for i in 0..CHUNK {
+                        out[i] = F::apply(sums[i].real() + bias[i], low, high);
+                    }
+                }
+                continue;
+            }
             for row in 0..place.rows {
                 let sums = &sums[row * TILE_STRIDE + first..][..CHUNK];
                 let mut x: [S::Real; CHUNK] = std::array::from_fn(|i| sums[i].real());
