@@ -1,6 +1,7 @@
 //! The command line: one description for parsing, help and completions.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -95,6 +96,19 @@ CPU does its work. A later check that finds it right releases it.")]
         #[command(subcommand)]
         what: Bench,
     },
+
+    /// Search for the fastest configurations of kernels on a device, and remember them
+    #[command(after_help = "Examples:
+  polaris tune gemm --budget 60s
+  polaris tune gemm --device opencl:0 --shapes 512x512x512,1x4096x4096 --budget 200evals
+  polaris tune gemm --around 1280 --strategy annealing --seed 7
+  polaris tune --list
+  polaris tune --explain 1024,1024,1024
+  polaris tune --export tuned.jsonl
+
+Every candidate is built and run in a process of its own and compared with a reference before its
+time counts. Ctrl-C keeps everything; the same command goes on where the last one ended.")]
+    Tune(Box<Tune>),
 
     /// Show or empty the cache of built programs
     #[command(after_help = "Examples:
@@ -213,6 +227,146 @@ pub struct Gemm {
     /// Keep the results as data, a file for each device
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
+}
+
+/// Options of `tune`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Tune {
+    #[command(subcommand)]
+    pub what: Option<TuneWhat>,
+
+    /// Show what was tuned; this is what happens if nothing else is asked for
+    #[arg(long)]
+    pub list: bool,
+
+    /// Say what is taken for a product, and why
+    #[arg(long, value_name = "M,N,K", value_parser = parse_explained)]
+    pub explain: Option<Dims>,
+
+    /// Write all measurements to a file
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub export: Option<PathBuf>,
+
+    /// Add the measurements of a file
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub import: Option<PathBuf>,
+
+    /// Answer requests from stdin: the process that takes a driver's crashes
+    #[arg(long, hide = true)]
+    pub worker: bool,
+}
+
+/// What can be tuned.
+#[derive(Debug, Subcommand)]
+pub enum TuneWhat {
+    /// Matrix products
+    Gemm(TuneGemm),
+}
+
+/// Options of `tune gemm`.
+#[derive(Debug, Args)]
+pub struct TuneGemm {
+    /// Products of an m x k matrix with a k x n one; 256, 512 and 1024 if nothing else is named
+    #[arg(long, value_name = "MxNxK,...", value_delimiter = ',')]
+    pub shapes: Vec<Dims>,
+
+    /// Sizes of square products
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_dimension)]
+    pub sizes: Vec<usize>,
+
+    /// Square products of this size and of sizes a little smaller and larger
+    #[arg(long, value_name = "N", value_parser = parse_dimension)]
+    pub around: Option<usize>,
+
+    /// The type of the operands
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub dtype: Numbers,
+
+    /// Whether A and B are stored as they are (n) or as their transposes (t)
+    #[arg(long, value_name = "AB", default_value = "nn")]
+    pub transpose: Transpose,
+
+    /// How to search: exhaustive, random, annealing, genetic, bayesian
+    #[arg(long, value_name = "NAME", default_value = "bayesian")]
+    pub strategy: String,
+
+    /// How long: a time for all shapes together (60s, 5m), or evaluations for each (200evals)
+    #[arg(long, value_name = "BUDGET", default_value = "60s")]
+    pub budget: TuneBudget,
+
+    /// The same seed makes the same search
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// Seconds that a build and a first run may take
+    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_seconds)]
+    pub patience: f64,
+
+    /// Processes that build at the same time
+    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_workers)]
+    pub workers: usize,
+}
+
+impl TuneGemm {
+    /// All products, each once.
+    pub fn all_shapes(&self) -> Vec<Dims> {
+        let around = self.around.into_iter().flat_map(|size| {
+            let step = (size / 40).max(1);
+            [size, size.saturating_sub(step).max(1), size + step]
+        });
+        let sizes = self.sizes.iter().copied().chain(around).map(Dims::square);
+        let mut shapes: Vec<Dims> = self.shapes.iter().copied().chain(sizes).collect();
+        if shapes.is_empty() {
+            shapes.extend([256, 512, 1024].map(Dims::square));
+        }
+        let mut seen = Vec::new();
+        shapes.retain(|dims| {
+            !seen.contains(dims) && {
+                seen.push(*dims);
+                true
+            }
+        });
+        shapes
+    }
+}
+
+/// How long a search may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TuneBudget {
+    Evaluations(usize),
+    Time(Duration),
+}
+
+impl std::str::FromStr for TuneBudget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || "neither a time (60s, 5m, 1h) nor evaluations (200evals)".to_owned();
+        if let Some(count) = text.strip_suffix("evals") {
+            let count: usize = count.trim().parse().map_err(|_| bad())?;
+            return if count > 0 { Ok(Self::Evaluations(count)) } else { Err(bad()) };
+        }
+        let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+        let (number, unit) = units
+            .iter()
+            .find_map(|(suffix, unit)| text.strip_suffix(suffix).map(|number| (number, unit)))
+            .ok_or_else(bad)?;
+        let seconds = number.trim().parse::<f64>().map_err(|_| bad())? * unit;
+        if !(0.0..=1e6).contains(&seconds) || seconds == 0.0 {
+            return Err(bad());
+        }
+        Ok(Self::Time(Duration::from_secs_f64(seconds)))
+    }
+}
+
+fn parse_explained(text: &str) -> Result<Dims, String> {
+    text.replace(',', "x").parse()
+}
+
+fn parse_workers(text: &str) -> Result<usize, String> {
+    let count = text.parse::<usize>().ok().filter(|count| (1..=64).contains(count));
+    count.ok_or_else(|| format!("{text:?} is not a number from 1 to 64"))
 }
 
 /// Options of `cache`.

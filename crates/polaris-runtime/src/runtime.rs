@@ -76,7 +76,8 @@ impl Runtime {
         let threads = options.threads.unwrap_or(hardware.cpu.logical_cores).max(1);
         let cpu: DeviceRef = CpuDevice::new(&hardware.cpu, &hardware.ram, threads);
         let cache = Arc::new(ProgramCache::new(options.paths.programs()));
-        let (found, opencl) = crate::opencl::discover(&cpu, &cache);
+        let (found, opencl) =
+            crate::opencl::discover(&cpu, &cache, options.paths.tuning().as_deref());
         let profile =
             options.paths.profile().map_or_else(Profile::default, |path| Profile::load(&path));
         let mut devices = vec![cpu];

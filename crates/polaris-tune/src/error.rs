@@ -37,6 +37,14 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// A strategy that follows predictions was given none.
+    #[error(
+        "the strategy {strategy:?} follows predicted times, and there are none for this space; train a predictor first or choose another strategy"
+    )]
+    NoPrior {
+        /// Its name.
+        strategy: &'static str,
+    },
     /// Too little to learn from.
     #[error(
         "{found} measurements are too few to learn from; at least {needed} are needed: run `polaris tune` first"
@@ -46,5 +54,19 @@ pub enum Error {
         found: usize,
         /// How many it takes.
         needed: usize,
+    },
+    /// Nothing to compare a held-out group with.
+    #[error(
+        "all measurements are of one {of}; cross-validation holds one out and needs another to learn from: run `polaris tune` for one more"
+    )]
+    OneGroup {
+        /// A shape or a device.
+        of: &'static str,
+    },
+    /// A model that was saved cannot be understood.
+    #[error("the saved predictor cannot be read ({why}); train it again")]
+    Model {
+        /// What is wrong with it.
+        why: String,
     },
 }

@@ -6,12 +6,27 @@
 
 #![forbid(unsafe_code)]
 
+pub mod choices;
+pub mod database;
 mod error;
+mod forest;
+pub mod lookup;
+pub mod network;
+pub mod predictor;
 mod random;
+pub mod record;
+mod replay;
+pub mod scores;
 pub mod space;
 pub mod strategy;
 
+pub use database::Database;
 pub use error::{Error, Result};
+pub use forest::{Estimate, Forest, ForestOptions};
+pub use network::{Network, NetworkOptions};
+pub use predictor::{Predictor, Sample};
 pub use random::Random;
+pub use record::{DeviceKey, Failure, Outcome, ProblemKey, Record, SCHEMA};
+pub use replay::{Recording, evaluations_to_within, replay};
 pub use space::{Points, Space};
 pub use strategy::{History, Strategy, Trial};

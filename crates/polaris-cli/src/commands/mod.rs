@@ -8,3 +8,4 @@ pub mod check;
 pub mod completions;
 pub mod devices;
 pub mod quickstart;
+pub mod tune;

@@ -12,7 +12,10 @@ mod stream;
 mod timeline;
 
 pub(crate) use opencl::shipped_programs;
-pub use opencl::{Kernel, MultiplyAdd, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant};
+pub use opencl::{
+    Kernel, MultiplyAdd, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant, config_of, tile_of,
+    tile_source, tile_space,
+};
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
 pub use strassen::{strassen, strassen_into};

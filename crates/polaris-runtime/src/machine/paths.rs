@@ -41,6 +41,11 @@ impl Paths {
         self.cache.as_ref().map(|cache| cache.join("programs"))
     }
 
+    /// What tuning measured and decided.
+    pub fn tuning(&self) -> Option<PathBuf> {
+        self.data.as_ref().map(|data| data.join("tuning"))
+    }
+
     /// The machine's profile.
     pub fn profile(&self) -> Option<PathBuf> {
         self.data.as_ref().map(|data| data.join("machine.json"))

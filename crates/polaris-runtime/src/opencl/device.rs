@@ -1,8 +1,10 @@
 //! An OpenCL device: what it is, its context, its programs and its memory.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use cl3::context::{create_context, release_context};
 use cl3::device as cl;
@@ -37,6 +39,8 @@ pub struct OpenClDevice {
     quarantine: RwLock<HashSet<String>>,
     has_quarantine: AtomicBool,
     programs: Programs,
+    tuning: Option<PathBuf>,
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
     host: DeviceRef,
     raw: cl_device_id,
     context: Context,
@@ -64,6 +68,7 @@ impl OpenClDevice {
         platform: &str,
         host: &DeviceRef,
         cache: &Arc<ProgramCache>,
+        tuning: Option<PathBuf>,
     ) -> std::result::Result<Arc<Self>, UnusableDevice> {
         let info = describe(raw, id, platform);
         let unusable = |reason: String| UnusableDevice {
@@ -108,10 +113,23 @@ impl OpenClDevice {
             quarantine: RwLock::default(),
             has_quarantine: AtomicBool::new(false),
             programs,
+            tuning,
+            attached: OnceLock::new(),
             host: Arc::clone(host),
             raw,
             context,
         }))
+    }
+
+    /// The folder with what tuning decided, if there is one.
+    pub fn tuning_folder(&self) -> Option<&Path> {
+        self.tuning.as_deref()
+    }
+
+    /// Something of a higher layer that belongs to this device, made when it is first asked for.
+    /// There is one such thing.
+    pub fn attached<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.attached.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// A kernel under its key; the source is made and built only if it is not there yet.

@@ -57,6 +57,7 @@ const RUSTICL_DRIVERS: &str = "radeonsi,r600,iris,crocus,nouveau,panfrost,asahi,
 pub(crate) fn discover(
     host: &DeviceRef,
     cache: &Arc<ProgramCache>,
+    tuning: Option<&Path>,
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
     let mut report = OpenClReport::default();
     if std::env::var("POLARIS_OPENCL").is_ok_and(|value| value.eq_ignore_ascii_case("off")) {
@@ -99,7 +100,7 @@ pub(crate) fn discover(
         // A platform without devices answers with an error; that is no problem of its own.
         for raw in get_device_ids(platform, CL_DEVICE_TYPE_ALL).unwrap_or_default() {
             let id = DeviceId::OpenCl(devices.len());
-            match OpenClDevice::new(raw, id, &name, host, cache) {
+            match OpenClDevice::new(raw, id, &name, host, cache, tuning.map(Path::to_owned)) {
                 Ok(device) => devices.push(device),
                 Err(unusable) => report.unusable.push(unusable),
             }

@@ -1,6 +1,26 @@
 //! Which point to measure next.
 
-use crate::Points;
+mod annealing;
+mod bayesian;
+mod exhaustive;
+mod features;
+mod genetic;
+mod guided;
+#[cfg(test)]
+mod landscape;
+mod random;
+mod terrain;
+#[cfg(test)]
+mod tests;
+
+pub use annealing::Annealing;
+pub use bayesian::Bayesian;
+pub use exhaustive::Exhaustive;
+pub use genetic::Genetic;
+pub use guided::Guided;
+pub use random::RandomSearch;
+
+use crate::{Error, Points, Result};
 
 /// What became of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,4 +58,30 @@ pub trait Strategy: Send {
 
     /// The next point to measure: one that was not tried. Nothing when all were.
     fn propose(&mut self, points: &Points, history: &History) -> Option<usize>;
+}
+
+/// The names of all strategies.
+pub const NAMES: &[&str] = &["exhaustive", "random", "annealing", "genetic", "bayesian", "guided"];
+
+/// A strategy by its name. The prior holds the predicted seconds of each point: "guided" needs it,
+/// and "annealing", "genetic" and "bayesian" begin at the best predicted points.
+///
+/// # Errors
+/// If there is no such strategy, or it needs a prior and there is none.
+pub fn by_name(name: &str, seed: u64, prior: Option<Vec<f64>>) -> Result<Box<dyn Strategy>> {
+    Ok(match name {
+        "exhaustive" => Box::new(Exhaustive::new()),
+        "random" => Box::new(RandomSearch::new(seed)),
+        "annealing" => Box::new(Annealing::new(seed, prior)),
+        "genetic" => Box::new(Genetic::new(seed, prior)),
+        "bayesian" => Box::new(Bayesian::new(seed, prior)),
+        "guided" => match prior {
+            Some(prior) => Box::new(Guided::new(seed, prior)),
+            None => return Err(Error::NoPrior { strategy: "guided" }),
+        },
+        _ => {
+            let (what, name, known) = ("strategy", name.to_owned(), NAMES.join(", "));
+            return Err(Error::Unknown { what, name, known });
+        }
+    })
 }

@@ -1,13 +1,13 @@
 //! `polaris bench gemm`: matrix products, beside other libraries' where they are installed.
 
 pub mod cases;
-mod contenders;
+pub mod contenders;
 mod date;
-mod measure;
-mod operands;
+pub mod measure;
+pub mod operands;
 mod plot;
 pub mod quick;
-mod reference;
+pub mod reference;
 mod report;
 mod results;
 mod roofline;

@@ -5,6 +5,7 @@ use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
 use super::factors::{Factors, LANES};
+use super::tuned::tuned;
 use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
 use super::{Kernel, SKINNY, Tile, has_kernels};
 use crate::Array;
@@ -76,6 +77,9 @@ pub(in crate::matmul) fn preferred(
         if tensor.check(capabilities, dtype).is_ok() {
             return Some(Kernel::Tensor(tensor));
         }
+    }
+    if let Some(Some(tile)) = tuned(device, dtype, &geometry) {
+        return Some(Kernel::Tiled(tile));
     }
     let usable = tiles(device).iter().filter(|rated| Kernel::Tiled(rated.tile).fits(device, dtype));
     let aligned = [geometry.a, geometry.b]

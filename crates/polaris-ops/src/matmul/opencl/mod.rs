@@ -7,6 +7,8 @@ mod operands;
 mod program;
 mod tensor;
 mod tile;
+mod tuned;
+mod tuning;
 mod variants;
 
 use polaris_runtime::Device;
@@ -17,8 +19,10 @@ use super::problem::{MatMul, Precision};
 use crate::{Array, Result};
 use polaris_core::DType;
 
+pub use program::tile_source;
 pub use tensor::Tensor;
 pub use tile::{MultiplyAdd, Tile, TileCopy};
+pub use tuning::{config_of, tile_of, tile_space};
 pub(super) use variants::KERNELS;
 pub use variants::{Technique, VARIANTS, Variant};
 

@@ -12,6 +12,14 @@ use crate::opencl::ELEMENT;
 
 const PRODUCT: &str = include_str!("product.cl");
 
+const TILE_COPIES: &str = include_str!("tile_copies.cl");
+const TILED: &str = include_str!("tiled.cl");
+
+/// The fingerprint of the tiled kernel's source: what was measured with another one says little.
+pub fn tile_source() -> String {
+    polaris_tune::choices::fingerprint(&[ELEMENT, PRODUCT, TILE_COPIES, TILED])
+}
+
 /// What one program is specialised for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Config {
@@ -164,9 +172,7 @@ impl Body {
                     .number("UNROLL", tile.unroll)
                     .number("COPY", tile.copy as i64)
                     .code("MULTIPLY_ADD", multiply);
-                let parts: &[&str] =
-                    &[ELEMENT, PRODUCT, include_str!("tile_copies.cl"), include_str!("tiled.cl")];
-                ("tiled.cl", parts, defines)
+                ("tiled.cl", &[ELEMENT, PRODUCT, TILE_COPIES, TILED], defines)
             }
             Self::Tensor { tensor, along_k, widths } => {
                 let element_bytes = dtype.size() as i64;

@@ -1,0 +1,233 @@
+//! Predicts the time of what was never measured, and says how far to trust it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::scores::{r2, regret, spearman};
+use crate::{Error, Forest, ForestOptions, Network, NetworkOptions, Random, Result};
+
+/// Fewer samples than this are not worth a model.
+const FEWEST: usize = 8;
+/// How many of the candidates predicted fastest are tried, for [`Scores::regret_at`].
+const TRIED: [usize; 3] = [1, 5, 10];
+
+/// A measurement as a model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// What describes the problem, the configuration and the device; equally many in all samples.
+    pub features: Vec<f32>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Which problem and shape it is of: candidates for the same problem share it.
+    pub group: u64,
+    /// Which device it is from.
+    pub device: u64,
+}
+
+/// Which models to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// Trees: right near what was measured, flat beyond.
+    Forest,
+    /// A network: smooth.
+    Network,
+    /// The mean of both, which errs less than either where they err differently.
+    Both,
+}
+
+/// A model of the logarithm of the time: a tenth more counts the same for every size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Predictor {
+    width: usize,
+    forest: Option<Forest>,
+    network: Option<Network>,
+}
+
+impl Predictor {
+    /// Learns from samples. Those whose time is not positive, or with a feature that is not
+    /// finite, are left out.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn fit(samples: &[Sample], which: Model, seed: u64) -> Result<Self> {
+        Self::fit_some(samples.iter().filter(|sample| is_usable(sample)), which, seed)
+    }
+
+    fn fit_some<'a>(
+        samples: impl Iterator<Item = &'a Sample>,
+        which: Model,
+        seed: u64,
+    ) -> Result<Self> {
+        let (rows, targets): (Vec<Vec<f32>>, Vec<f32>) =
+            samples.map(|sample| (sample.features.clone(), sample.seconds.ln() as f32)).unzip();
+        if rows.len() < FEWEST {
+            return Err(Error::TooFew { found: rows.len(), needed: FEWEST });
+        }
+        // Each has numbers of its own, so that it is the same alone and beside the other.
+        let (mut for_forest, mut for_network) = (Random::new(seed), Random::new(!seed));
+        let forest = || {
+            // Unlike a search, which asks again and again, this is fitted once: more choice for
+            // each split makes better trees and takes longer.
+            let features_per_split = Some(rows[0].len());
+            let options = ForestOptions { features_per_split, ..ForestOptions::default() };
+            Forest::fit(&rows, &targets, &options, &mut for_forest)
+        };
+        let forest = (which != Model::Network).then(forest);
+        let options = NetworkOptions::default();
+        let network = (which != Model::Forest)
+            .then(|| Network::fit(&rows, &targets, &options, &mut for_network));
+        Ok(Self { width: rows[0].len(), forest, network })
+    }
+
+    /// How many features it was trained on: one that was saved by another version may differ.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The time to expect, in seconds.
+    pub fn predict(&self, features: &[f32]) -> f64 {
+        let forest = self.forest.as_ref().map(|forest| forest.predict(features).mean);
+        let network = self.network.as_ref().map(|network| network.predict(features));
+        let log = match (forest, network) {
+            (Some(forest), Some(network)) => (forest + network) / 2.0,
+            (forest, network) => forest.or(network).unwrap_or(f64::NAN),
+        };
+        log.exp()
+    }
+
+    /// All of it as text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain numbers should have a text")
+    }
+
+    /// What [`Predictor::to_json`] wrote.
+    ///
+    /// # Errors
+    /// If the text is no predictor, or one without any model.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let why = |why: String| Error::Model { why };
+        let found: Self = serde_json::from_str(text).map_err(|error| why(error.to_string()))?;
+        if found.forest.is_none() && found.network.is_none() {
+            return Err(why("it has neither a forest nor a network".into()));
+        }
+        Ok(found)
+    }
+
+    /// The size of its text.
+    pub fn bytes(&self) -> usize {
+        self.to_json().len()
+    }
+}
+
+fn is_usable(sample: &Sample) -> bool {
+    let seconds = sample.seconds;
+    seconds.is_finite() && seconds > 0.0 && sample.features.iter().all(|value| value.is_finite())
+}
+
+/// What is held out together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    /// All samples of a shape: how good are predictions for shapes never seen?
+    Shape,
+    /// All samples of a device: how good are they for devices never seen?
+    Device,
+}
+
+/// How good predictions were for what was held out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scores {
+    /// The part of the variance of the logarithm of the time that was explained.
+    pub r2_log: f64,
+    /// The rank correlation among the candidates of one problem on one device, the mean over all
+    /// such problems: what choosing a configuration depends on.
+    pub spearman: f64,
+    /// The rank correlation over all samples, which is easier: large problems take longer.
+    pub spearman_overall: f64,
+    /// What is lost by trying only the 1, 5 or 10 candidates of a problem on a device that are
+    /// predicted fastest: the best true time among them over the best of all, less 1; the mean
+    /// over all such problems.
+    pub regret_at: [f64; 3],
+    /// How many samples were predicted.
+    pub samples: usize,
+    /// How many shapes, or devices, were held out.
+    pub groups: usize,
+}
+
+/// Predicts each sample with a model that saw no other of its shape or its device.
+///
+/// # Errors
+/// If there is only one group, or too little is left to learn from.
+pub fn cross_validate(
+    samples: &[Sample],
+    which: Model,
+    folds: usize,
+    by: GroupBy,
+    seed: u64,
+) -> Result<Scores> {
+    let samples: Vec<&Sample> = samples.iter().filter(|sample| is_usable(sample)).collect();
+    let group = |sample: &Sample| match by {
+        GroupBy::Shape => sample.group,
+        GroupBy::Device => sample.device,
+    };
+    let mut groups: Vec<u64> = samples.iter().map(|sample| group(sample)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    match groups.len() {
+        0 => return Err(Error::TooFew { found: 0, needed: FEWEST }),
+        1 => return Err(Error::OneGroup { of: by.name() }),
+        _ => Random::new(seed).shuffle(&mut groups),
+    }
+    let folds = folds.clamp(2, groups.len());
+    let mut predicted = vec![f64::NAN; samples.len()];
+    for fold in 0..folds {
+        let held_out: HashSet<u64> = groups.iter().skip(fold).step_by(folds).copied().collect();
+        let seen = samples.iter().copied().filter(|sample| !held_out.contains(&group(sample)));
+        let predictor = Predictor::fit_some(seen, which, seed.wrapping_add(fold as u64))?;
+        for (sample, predicted) in samples.iter().zip(&mut predicted) {
+            if held_out.contains(&group(sample)) {
+                *predicted = predictor.predict(&sample.features);
+            }
+        }
+    }
+    Ok(score(&samples, &predicted, groups.len()))
+}
+
+impl GroupBy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// A score of true and predicted times, if they have one.
+type ScoreOfProblem<'a> = dyn Fn(&[f64], &[f64]) -> Option<f64> + 'a;
+
+fn score(samples: &[&Sample], predicted: &[f64], groups: usize) -> Scores {
+    let logs: Vec<f64> = samples.iter().map(|sample| sample.seconds.ln()).collect();
+    let predicted_logs: Vec<f64> = predicted.iter().map(|seconds| seconds.ln()).collect();
+    // Only candidates for the same problem on the same device compete, whatever was held out.
+    let mut problems: BTreeMap<_, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (sample, &predicted) in samples.iter().zip(predicted) {
+        let problem = problems.entry((sample.group, sample.device)).or_default();
+        problem.0.push(sample.seconds);
+        problem.1.push(predicted);
+    }
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+    let over_problems = |score: &ScoreOfProblem| {
+        mean(problems.values().filter_map(|(truth, predicted)| score(truth, predicted)).collect())
+    };
+    Scores {
+        r2_log: r2(&logs, &predicted_logs),
+        spearman: over_problems(&spearman),
+        spearman_overall: spearman(&logs, &predicted_logs).unwrap_or(f64::NAN),
+        regret_at: TRIED.map(|tried| over_problems(&|a, b| regret(a, b, tried))),
+        samples: samples.len(),
+        groups,
+    }
+}
+
+#[cfg(test)]
+mod tests;
