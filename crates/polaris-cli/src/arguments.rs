@@ -262,6 +262,21 @@ pub struct Tune {
 pub enum TuneWhat {
     /// Matrix products
     Gemm(TuneGemm),
+
+    /// How good strategies and predictions are on what was measured; measures nothing
+    Study(TuneStudy),
+}
+
+/// Options of `tune study`.
+#[derive(Debug, Args)]
+pub struct TuneStudy {
+    /// Searches of each strategy
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+
+    /// Parts into which the shapes are cut for cross-validation
+    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_workers)]
+    pub folds: usize,
 }
 
 /// Options of `tune gemm`.

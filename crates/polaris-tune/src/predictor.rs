@@ -19,6 +19,9 @@ pub struct Sample {
     pub features: Vec<f32>,
     /// How long it took.
     pub seconds: f64,
+    /// What it would take at a rate that is the same for all: models learn how far a time is from
+    /// it, so that sizes beyond all they saw are no riddle.
+    pub baseline: f64,
     /// Which problem and shape it is of: candidates for the same problem share it.
     pub group: u64,
     /// Which device it is from.
@@ -59,8 +62,9 @@ impl Predictor {
         which: Model,
         seed: u64,
     ) -> Result<Self> {
-        let (rows, targets): (Vec<Vec<f32>>, Vec<f32>) =
-            samples.map(|sample| (sample.features.clone(), sample.seconds.ln() as f32)).unzip();
+        let (rows, targets): (Vec<Vec<f32>>, Vec<f32>) = samples
+            .map(|sample| (sample.features.clone(), (sample.seconds / sample.baseline).ln() as f32))
+            .unzip();
         if rows.len() < FEWEST {
             return Err(Error::TooFew { found: rows.len(), needed: FEWEST });
         }
@@ -85,7 +89,7 @@ impl Predictor {
         self.width
     }
 
-    /// The time to expect, in seconds.
+    /// The time to expect, by the baseline.
     pub fn predict(&self, features: &[f32]) -> f64 {
         let forest = self.forest.as_ref().map(|forest| forest.predict(features).mean);
         let network = self.network.as_ref().map(|network| network.predict(features));
@@ -122,7 +126,10 @@ impl Predictor {
 
 fn is_usable(sample: &Sample) -> bool {
     let seconds = sample.seconds;
-    seconds.is_finite() && seconds > 0.0 && sample.features.iter().all(|value| value.is_finite())
+    seconds.is_finite()
+        && seconds > 0.0
+        && sample.baseline > 0.0
+        && sample.features.iter().all(|value| value.is_finite())
 }
 
 /// What is held out together.
@@ -186,7 +193,7 @@ pub fn cross_validate(
         let predictor = Predictor::fit_some(seen, which, seed.wrapping_add(fold as u64))?;
         for (sample, predicted) in samples.iter().zip(&mut predicted) {
             if held_out.contains(&group(sample)) {
-                *predicted = predictor.predict(&sample.features);
+                *predicted = predictor.predict(&sample.features) * sample.baseline;
             }
         }
     }

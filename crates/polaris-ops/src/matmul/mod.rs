@@ -13,8 +13,8 @@ mod timeline;
 
 pub(crate) use opencl::shipped_programs;
 pub use opencl::{
-    Kernel, MultiplyAdd, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant, config_of, tile_of,
-    tile_source, tile_space,
+    Kernel, MultiplyAdd, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant,
+    config_of, tile_features, tile_of, tile_source, tile_space, usual_tiles,
 };
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};

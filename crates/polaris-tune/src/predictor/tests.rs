@@ -21,6 +21,7 @@ fn smooth(sizes: u64, devices: u64) -> Vec<Sample> {
                     .map(|value| value as f32)
                     .to_vec(),
                 seconds: log.exp(),
+                baseline: 1.0,
                 group: m * sizes + n,
                 device,
             });
@@ -78,7 +79,13 @@ fn what_is_held_out_is_never_seen() {
         let log = 2.0 * random.normal();
         for _ in 0..10 {
             let features = vec![group as f32, random.unit() as f32];
-            samples.push(Sample { features, seconds: log.exp(), group, device: group / 4 });
+            samples.push(Sample {
+                features,
+                seconds: log.exp(),
+                baseline: 1.0,
+                group,
+                device: group / 4,
+            });
         }
     }
     let predictor = Predictor::fit(&samples, Model::Forest, 1).unwrap();

@@ -51,7 +51,10 @@ impl Features {
         }
         let trials = history.trials.iter();
         let rows: Vec<_> = trials.map(|t| self.of(points, t.point, prior).to_vec()).collect();
-        Some(Forest::fit(&rows, &targets, &ForestOptions::default(), random))
+        // Failures have sharp borders: of all features the one that draws them best is wanted.
+        let features_per_split = Some(usize::MAX);
+        let options = ForestOptions { min_leaf: 1, features_per_split, ..ForestOptions::default() };
+        Some(Forest::fit(&rows, &targets, &options, random))
     }
 }
 

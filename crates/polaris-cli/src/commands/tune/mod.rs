@@ -5,13 +5,14 @@ mod database;
 mod inject;
 mod protocol;
 mod search;
+mod study;
 mod worker;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use polaris::ops::matmul::{tile_source, tile_space};
+use polaris::ops::matmul::{config_of, tile_source, tile_space, usual_tiles};
 use polaris::{Device, DeviceRef};
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::strategy::by_name;
@@ -32,6 +33,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
     }
     match &options.what {
         Some(TuneWhat::Gemm(gemm)) => tune(global, gemm),
+        Some(TuneWhat::Study(options)) => study::run(global, options),
         None => database::run(global, options),
     }
 }
@@ -83,6 +85,14 @@ fn tune(global: Global, options: &TuneGemm) -> anyhow::Result<u8> {
     'all: for device in &devices {
         let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
         let points = tile_space(opencl).points()?;
+        let usual: Vec<usize> = usual_tiles(opencl)
+            .filter_map(|tile| {
+                let config = config_of(&tile);
+                let value = |name: &&str| config.iter().find(|(n, _)| n == name).map(|&(_, v)| v);
+                let values: Option<Vec<i64>> = points.names().iter().map(value).collect();
+                points.find(&values?)
+            })
+            .collect();
         let place = Place {
             global: &global,
             device: device.id(),
@@ -91,7 +101,7 @@ fn tune(global: Global, options: &TuneGemm) -> anyhow::Result<u8> {
             database: database.as_ref(),
         };
         for &dims in &options.all_shapes() {
-            let row = tune_one(options, &place, folder.as_deref(), &points, dims)?;
+            let row = tune_one(options, &place, folder.as_deref(), &points, &usual, dims)?;
             let interrupted = row.interrupted;
             results.results.push(row);
             if interrupted {
@@ -121,6 +131,7 @@ fn tune_one(
     place: &Place,
     folder: Option<&std::path::Path>,
     points: &Points,
+    usual: &[usize],
     dims: Dims,
 ) -> anyhow::Result<Row> {
     let (dtype, transpose) = (options.dtype.name(), options.transpose.name());
@@ -144,7 +155,7 @@ fn tune_one(
         TuneBudget::Time(time) => (None, Some(time / shapes)),
     };
     let bar = progress(evaluations.unwrap_or(points.len()), &format!("{} {dims}", place.device));
-    let search = Search { place, job, problem: problem.clone(), points, bar };
+    let search = Search { place, job, problem: problem.clone(), points, usual, bar };
     let mut strategy = by_name(&options.strategy, options.seed, None)?;
     let budget = Budget {
         evaluations,

@@ -69,6 +69,8 @@ pub struct Search<'a> {
     pub job: Job,
     pub problem: ProblemKey,
     pub points: &'a Points,
+    /// Where to begin.
+    pub usual: &'a [usize],
     pub bar: ProgressBar,
 }
 
@@ -125,7 +127,9 @@ impl Search<'_> {
         let seconds = history.best().map(|(_, seconds)| seconds);
         let mut batch = Vec::new();
         while batch.len() < count {
-            let Some(point) = strategy.propose(self.points, &assumed) else { break };
+            let usual = self.usual.iter().copied().find(|&point| !assumed.has(point));
+            let proposed = usual.or_else(|| strategy.propose(self.points, &assumed));
+            let Some(point) = proposed else { break };
             assumed.trials.push(Trial { point, seconds });
             batch.push(point);
         }

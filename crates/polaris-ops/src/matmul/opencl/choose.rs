@@ -51,6 +51,11 @@ pub(super) fn tiles(device: &OpenClDevice) -> &'static [Rated] {
     }
 }
 
+/// The tiles that the cost model chooses from, best first: where a search may begin.
+pub fn usual_tiles(device: &OpenClDevice) -> impl Iterator<Item = Tile> {
+    tiles(device).iter().map(|rated| rated.tile)
+}
+
 /// The kernel that suits a problem on a device best.
 pub(in crate::matmul) fn preferred(
     op: &MatMul,

@@ -2,6 +2,7 @@
 
 mod choose;
 mod factors;
+mod features;
 mod launch;
 mod operands;
 mod program;
@@ -19,6 +20,7 @@ use super::problem::{MatMul, Precision};
 use crate::{Array, Result};
 use polaris_core::DType;
 
+pub use features::{TILE_FEATURES, tile_features};
 pub use program::tile_source;
 pub use tensor::Tensor;
 pub use tile::{MultiplyAdd, Tile, TileCopy};
@@ -27,6 +29,7 @@ pub(super) use variants::KERNELS;
 pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
+pub use choose::usual_tiles;
 pub(super) use operands::CHANNEL_BYTES;
 pub(crate) use variants::shipped_programs;
 

@@ -10,7 +10,8 @@ use super::{Tile, tile_of};
 use crate::matmul::geometry::Geometry;
 
 /// Choices that come with Polaris, by the chip, architecture or maker they are for.
-const SHIPPED: &[(&str, &str)] = &[];
+const SHIPPED: &[(&str, &str)] =
+    &[("nvidia-h200", include_str!("../../../../../tuning/nvidia-h200.json"))];
 
 /// How far, in doublings of all sizes together, a shape may be from one that was tuned.
 const NEAR: f32 = 1.0;
@@ -113,4 +114,41 @@ fn entry(device: &OpenClDevice, choice: &Choice) -> Option<Entry> {
         logs: sizes.map(|size| (size.max(1) as f32).log2()),
         tile,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shipped_can_be_read() {
+        for (name, text) in SHIPPED {
+            let choices = Choices::from_json(text).choices;
+            assert!(!choices.is_empty(), "{name}");
+            for choice in choices {
+                assert_eq!(choice.problem.shape.len(), 3, "{name}");
+                assert!(choice.seconds <= choice.default_seconds, "{name}: {choice:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_shape_with_the_same_alignment_is_taken() {
+        let tile = |m| Some(Tile::new(m, 64, 16, 8, 8));
+        let entry = |size: usize, tile| Entry {
+            dtype: DType::F32,
+            layout: *b"nn",
+            sizes: [size; 3],
+            logs: [(size as f32).log2(); 3],
+            tile,
+        };
+        let entries = [entry(512, tile(32)), entry(1024, tile(64)), entry(1023, None)];
+        let found = |sizes| find(&entries, DType::F32, *b"nn", sizes);
+        assert_eq!(found([512; 3]), Some(tile(32)));
+        assert_eq!(found([1000; 3]), Some(tile(64)));
+        assert_eq!(found([1021; 3]), Some(None));
+        assert_eq!(found([64; 3]), None);
+        assert_eq!(find(&entries, DType::F16, *b"nn", [512; 3]), None);
+        assert_eq!(find(&entries, DType::F32, *b"nt", [512; 3]), None);
+    }
 }

@@ -30,7 +30,7 @@ fn processor_space(capabilities: &Capabilities) -> Space {
         .parameter("threads_m", [4, 8, 16])
         .parameter("threads_n", [2, 4, 8])
         .parameter("vector", [8, 16])
-        .parameter("k", [16, 32, 64, 128])
+        .parameter("k", [16, 32, 64])
         .parameter("buffers", [1])
         .parameter("unroll", [2])
         .parameter("fragments", [1])
@@ -53,7 +53,7 @@ fn processor_space(capabilities: &Capabilities) -> Space {
             &["m", "n", "threads_m", "threads_n"],
             |v| v[0] * v[1] >= 32 * v[2] * v[3],
         );
-    with_device(space, capabilities, |values| processor_tile(values))
+    with_device(space, capabilities, processor_tile)
 }
 
 fn gpu_space(capabilities: &Capabilities) -> Space {

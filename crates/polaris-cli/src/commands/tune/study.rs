@@ -1,0 +1,260 @@
+//! What can be learnt from measurements that are there: how good the strategies are, by replaying
+//! them, and how good the predictor is, by cross-validation. Nothing is measured.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::Context;
+use polaris::Device;
+use polaris::ops::matmul::{tile_features, tile_of, tile_space};
+use polaris::runtime::opencl::OpenClDevice;
+use polaris_tune::predictor::{GroupBy, Model, Predictor, Sample, cross_validate};
+use polaris_tune::strategy::by_name;
+use polaris_tune::{Database, Points, Record, Recording, evaluations_to_within, replay};
+use serde::Serialize;
+
+use super::{device_key, tunable, tuning_folder};
+use crate::arguments::{Global, TuneStudy};
+use crate::exit;
+use crate::output::{self, Table, print_line};
+use crate::session::Session;
+
+/// The strategies that are compared.
+const STRATEGIES: [&str; 4] = ["random", "annealing", "genetic", "bayesian"];
+/// The share of the space that a search may look at.
+const SHARE: f64 = 0.15;
+/// How near the optimum it must come.
+const WITHIN: f64 = 0.05;
+
+/// Seconds of an operation, which predictions are relative to.
+const BASE_RATE: f64 = 1e-11;
+
+/// How a strategy did on one shape.
+#[derive(Debug, Serialize)]
+struct Replayed {
+    shape: Vec<u64>,
+    strategy: &'static str,
+    /// Points of the recording, valid or failed.
+    space: usize,
+    seeds: u64,
+    /// The median over the seeds; none if most did not get there.
+    evaluations_to_within_5_percent: Option<usize>,
+    /// The best found within 15% of the space by the optimum, median over the seeds.
+    best_by_optimum: f64,
+}
+
+/// How a model did.
+#[derive(Debug, Serialize)]
+struct Learnt {
+    model: &'static str,
+    samples: usize,
+    shapes: usize,
+    r2_log: f64,
+    spearman: f64,
+    regret_at_1: f64,
+    regret_at_5: f64,
+    regret_at_10: f64,
+    bytes: usize,
+    predict_us: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Study {
+    device: String,
+    replays: Vec<Replayed>,
+    predictors: Vec<Learnt>,
+}
+
+pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
+    let json = global.json;
+    let session = Session::new(global)?;
+    let folder =
+        tuning_folder(&session).context("there is no home folder; set POLARIS_DATA_DIR")?;
+    let database = Database::open(&folder);
+    let mut studies = Vec::new();
+    for device in tunable(&session)? {
+        let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
+        let key = device_key(device.as_ref());
+        let mut records = database.load(&key.chip)?.records;
+        records.retain(|record| record.device.driver == key.driver);
+        let points = tile_space(opencl).points()?;
+        studies.push(Study {
+            device: device.id().to_string(),
+            replays: replays(&points, &records, options.seeds)?,
+            predictors: predictors(opencl, &records, options.folds)?,
+        });
+    }
+    if json {
+        #[derive(Serialize)]
+        struct Studies {
+            studies: Vec<Study>,
+        }
+        output::print_json("polaris.tune.study/1", &Studies { studies })?;
+        return Ok(exit::OK);
+    }
+    for study in &studies {
+        print(study)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Replays strategies on each shape of which nearly all points were measured.
+fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Vec<Replayed>> {
+    let mut by_shape: BTreeMap<&[u64], Vec<Option<Option<f64>>>> = BTreeMap::new();
+    for record in records {
+        let values: Option<Vec<i64>> =
+            points.names().iter().map(|name| record.config.get(*name).copied()).collect();
+        let Some(point) = values.and_then(|values| points.find(&values)) else { continue };
+        let seconds = by_shape.entry(&record.problem.shape).or_insert(vec![None; points.len()]);
+        seconds[point] = Some(record.outcome.seconds());
+    }
+    let mut replayed = Vec::new();
+    for (shape, seconds) in by_shape {
+        let known = seconds.iter().filter(|seconds| seconds.is_some()).count();
+        if known * 100 < points.len() * 99 {
+            continue;
+        }
+        let seconds = seconds.into_iter().map(Option::flatten).collect();
+        let recording = Recording { points: points.clone(), seconds };
+        let budget = (points.len() as f64 * SHARE) as usize;
+        for strategy in STRATEGIES {
+            let mut needed = Vec::new();
+            let mut reached = Vec::new();
+            for seed in 0..seeds {
+                let mut search = by_name(strategy, seed, None)?;
+                let curve = replay(search.as_mut(), &recording, points.len());
+                needed.push(evaluations_to_within(&curve, WITHIN).unwrap_or(usize::MAX));
+                reached.push(curve[budget.min(curve.len()) - 1]);
+            }
+            needed.sort_unstable();
+            reached.sort_by(f64::total_cmp);
+            // The upper of the two in the middle: no better than it was.
+            let middle = needed.len() / 2;
+            replayed.push(Replayed {
+                shape: shape.to_vec(),
+                strategy,
+                space: points.len(),
+                seeds,
+                evaluations_to_within_5_percent: Some(needed[middle]).filter(|&n| n != usize::MAX),
+                best_by_optimum: reached[middle],
+            });
+        }
+    }
+    Ok(replayed)
+}
+
+/// Cross-validates both models, by shapes that are held out.
+fn predictors(
+    device: &OpenClDevice,
+    records: &[Record],
+    folds: usize,
+) -> anyhow::Result<Vec<Learnt>> {
+    let samples = samples(device, records);
+    if samples.is_empty() {
+        return Ok(Vec::new());
+    }
+    let models = [("forest", Model::Forest), ("network", Model::Network), ("both", Model::Both)];
+    let mut learnt = Vec::new();
+    for (name, model) in models {
+        let scores = cross_validate(&samples, model, folds, GroupBy::Shape, 1)?;
+        let predictor = Predictor::fit(&samples, model, 1)?;
+        let begin = Instant::now();
+        let sum: f64 = samples.iter().map(|sample| predictor.predict(&sample.features)).sum();
+        let predict_us = begin.elapsed().as_secs_f64() * 1e6 / samples.len() as f64;
+        anyhow::ensure!(sum.is_finite(), "the {name} predicts what is not a number");
+        learnt.push(Learnt {
+            model: name,
+            samples: scores.samples,
+            shapes: scores.groups,
+            r2_log: scores.r2_log,
+            spearman: scores.spearman,
+            regret_at_1: scores.regret_at[0],
+            regret_at_5: scores.regret_at[1],
+            regret_at_10: scores.regret_at[2],
+            bytes: predictor.bytes(),
+            predict_us,
+        });
+    }
+    Ok(learnt)
+}
+
+/// Measurements as a model sees them: of several of one configuration and shape, the median.
+fn samples(device: &OpenClDevice, records: &[Record]) -> Vec<Sample> {
+    let mut times: BTreeMap<(&[u64], Vec<(&str, i64)>), Vec<f64>> = BTreeMap::new();
+    for record in records {
+        if let Some(seconds) = record.outcome.seconds() {
+            let config =
+                record.config.iter().map(|(name, &value)| (name.as_str(), value)).collect();
+            times.entry((&record.problem.shape, config)).or_default().push(seconds);
+        }
+    }
+    let mut samples = Vec::new();
+    for ((shape, config), mut seconds) in times {
+        seconds.sort_by(f64::total_cmp);
+        let value = |name: &str| config.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
+        let (Some(tile), [m, n, k]) = (tile_of(device, &value), shape) else { continue };
+        let sizes = [*m, *n, *k].map(|size| size as usize);
+        samples.push(Sample {
+            features: tile_features(device.capabilities(), &tile, sizes),
+            seconds: seconds[seconds.len() / 2],
+            baseline: 2.0 * sizes.iter().map(|&size| size as f64).product::<f64>() * BASE_RATE,
+            group: shape.iter().fold(0, |group, &size| group * 1_000_003 + size),
+            device: 0,
+        });
+    }
+    samples
+}
+
+fn print(study: &Study) -> anyhow::Result<()> {
+    print_line(&format!("{}: strategies replayed on shapes measured as a whole", study.device))?;
+    let mut table = Table::new(&[
+        "shape",
+        "strategy",
+        ">space",
+        ">evaluations to 5%",
+        ">share",
+        ">best after 15%",
+    ]);
+    for one in &study.replays {
+        let shape: Vec<String> = one.shape.iter().map(u64::to_string).collect();
+        let needed = one.evaluations_to_within_5_percent;
+        table.row(vec![
+            shape.join("x"),
+            one.strategy.to_owned(),
+            one.space.to_string(),
+            needed.map_or("-".to_owned(), |needed| needed.to_string()),
+            needed
+                .map_or("-".to_owned(), |n| format!("{:.1}%", 100.0 * n as f64 / one.space as f64)),
+            format!("{:.3}", one.best_by_optimum),
+        ]);
+    }
+    table.print()?;
+    print_line("\nmodels, cross-validated on shapes that were held out")?;
+    let mut table = Table::new(&[
+        "model",
+        ">samples",
+        ">shapes",
+        ">R2 of log",
+        ">Spearman",
+        ">regret@1",
+        ">regret@5",
+        ">regret@10",
+        ">bytes",
+        ">us",
+    ]);
+    for one in &study.predictors {
+        table.row(vec![
+            one.model.to_owned(),
+            one.samples.to_string(),
+            one.shapes.to_string(),
+            format!("{:.3}", one.r2_log),
+            format!("{:.3}", one.spearman),
+            format!("{:.1}%", 100.0 * one.regret_at_1),
+            format!("{:.1}%", 100.0 * one.regret_at_5),
+            format!("{:.1}%", 100.0 * one.regret_at_10),
+            one.bytes.to_string(),
+            format!("{:.1}", one.predict_us),
+        ]);
+    }
+    table.print()
+}

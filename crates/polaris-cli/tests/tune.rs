@@ -1,0 +1,132 @@
+//! `polaris tune`: faults of drivers are recorded and never chosen, nothing that was measured is
+//! lost, and a second run goes on where the first one ended.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::Home;
+use serde_json::Value;
+
+/// A search that is the same every time, so that programs are built once for all tests.
+const SEARCH: &str =
+    "tune gemm --device opencl:0 --no-first-check --strategy random --seed 3 --json";
+
+fn records(home: &Home) -> Vec<Value> {
+    let folder = home.data().join("tuning");
+    let files = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let lines = files.filter(|path| path.extension().is_some_and(|e| e == "jsonl"));
+    lines
+        .flat_map(|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>()
+        })
+        .collect()
+}
+
+fn failed_as(records: &[Value], kind: &str) -> Vec<Value> {
+    let is_kind = |record: &&Value| record["outcome"]["kind"] == kind;
+    records.iter().filter(is_kind).map(|record| record["config"].clone()).collect()
+}
+
+/// Searches with a fault on each worker's second candidate; gives the row and what failed so.
+fn with_fault(fault: &str, kind: &str, options: &str) {
+    let home = Home::with_shared_cache();
+    if !home.has_opencl() {
+        return;
+    }
+    let mut command =
+        home.command(&format!("{SEARCH} --sizes 64 --budget 3evals --workers 1 {options}"));
+    command.env("POLARIS_TUNE_INJECT", format!("{fault}=2"));
+    let row = common::Answer::of(&mut command).exits_with(0).json()["results"][0].clone();
+    assert_eq!((&row["evaluations"], &row["failed"]), (&3.into(), &1.into()), "{row:#}");
+    let records = records(&home);
+    assert_eq!(records.len(), 3);
+    let failed = failed_as(&records, kind);
+    assert_eq!(failed.len(), 1, "{records:#?}");
+    assert!(!failed.contains(&row["config"]), "{row:#}");
+    assert!(row["best_gflops"].as_f64() >= row["default_gflops"].as_f64().map(|g| 0.9 * g));
+}
+
+#[test]
+fn a_wrong_result_is_recorded_and_not_chosen() {
+    with_fault("wrong", "wrong", "");
+}
+
+#[test]
+fn a_crash_takes_one_candidate_with_it() {
+    with_fault("crash", "crash", "");
+}
+
+#[test]
+fn a_kernel_that_never_returns_is_given_up() {
+    // Long enough for a build on a busy machine.
+    with_fault("hang", "timeout", "--patience 25");
+}
+
+#[test]
+fn killed_at_any_moment_a_search_goes_on_where_it_ended() {
+    let home = Home::with_shared_cache();
+    if !home.has_opencl() {
+        return;
+    }
+    let mut before = 0;
+    for round in 0..5 {
+        let mut search =
+            home.command(&format!("{SEARCH} --sizes 48 --budget 100evals")).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700 + 450 * round));
+        // SIGKILL: nothing can be tidied up.
+        search.kill().unwrap();
+        search.wait().unwrap();
+        let now = records(&home).len();
+        assert!(now >= before, "{now} of {before} measurements are left");
+        before = now;
+    }
+    let row = home.run(&format!("{SEARCH} --sizes 48 --budget 1evals")).exits_with(0).json();
+    let row = &row["results"][0];
+    assert_eq!(row["resumed"].as_u64(), Some(before as u64), "{row:#}");
+    // No configuration is measured twice.
+    let configs: BTreeSet<String> =
+        records(&home).iter().map(|record| record["config"].to_string()).collect();
+    assert_eq!(configs.len(), before + 1);
+}
+
+#[test]
+fn two_tuners_at_once_lose_nothing() {
+    let home = Home::with_shared_cache();
+    if !home.has_opencl() {
+        return;
+    }
+    let tuners = ["56", "72"].map(|size| {
+        home.command(&format!("{SEARCH} --sizes {size} --budget 4evals --workers 1"))
+            .spawn()
+            .unwrap()
+    });
+    for tuner in tuners {
+        assert!(tuner.wait_with_output().unwrap().status.success());
+    }
+    assert_eq!(records(&home).len(), 8);
+    let listed = home.run("tune --list --json").exits_with(0).json();
+    assert_eq!(listed["problems"].as_array().unwrap().len(), 2, "{listed:#}");
+    let file = home.path("all.jsonl");
+    home.run(&format!("tune --export {}", file.display())).exits_with(0);
+    let other = Home::with_shared_cache();
+    other.run(&format!("tune --import {}", file.display())).exits_with(0);
+    assert_eq!(records(&other).len(), 8);
+    let explained =
+        home.run("tune --explain 56,56,56 --device opencl:0 --json").exits_with(0).json();
+    assert_eq!(explained["explained"][0]["measurements"], 4, "{explained:#}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let home = Home::with_shared_cache();
+    home.run("tune gemm --budget soon").exits_with(2);
+    home.run("tune gemm --device cpu --no-first-check --sizes 8").exits_with(3);
+    if home.has_opencl() {
+        let run =
+            home.run("tune gemm --device opencl:0 --no-first-check --strategy luck --sizes 8");
+        run.exits_with(3);
+    }
+}
