@@ -100,7 +100,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
 
 fn add(listed: &mut Vec<Listed>, record: &Record) {
     let (device, problem) = (&record.device, &record.problem);
-    let same = |one: &&mut Listed| {
+    let same = |one: &Listed| {
         one.chip == device.chip
             && one.driver == device.driver
             && one.operation == problem.operation
@@ -108,7 +108,8 @@ fn add(listed: &mut Vec<Listed>, record: &Record) {
             && one.layout == problem.layout
             && one.shape == problem.shape
     };
-    if !listed.iter_mut().any(|mut one| same(&&mut one)) {
+    let place = listed.iter().position(same).unwrap_or(listed.len());
+    if place == listed.len() {
         listed.push(Listed {
             chip: device.chip.clone(),
             driver: device.driver.clone(),
@@ -121,12 +122,12 @@ fn add(listed: &mut Vec<Listed>, record: &Record) {
             best_gflops: None,
         });
     }
-    let Some(one) = listed.iter_mut().find(same) else { return };
+    let one = &mut listed[place];
     one.measurements += 1;
     one.failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
     if let Some(seconds) = record.outcome.seconds() {
-        let gflops =
-            2.0 * problem.shape.iter().map(|&size| size as f64).product::<f64>() / seconds / 1e9;
+        let sizes = problem.shape.iter().map(|&size| size as f64);
+        let gflops = 2.0 * sizes.product::<f64>() / seconds / 1e9;
         one.best_gflops = Some(one.best_gflops.map_or(gflops, |best| best.max(gflops)));
     }
 }

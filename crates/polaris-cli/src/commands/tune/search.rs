@@ -171,7 +171,8 @@ impl Search<'_> {
         patience: Duration,
     ) -> anyhow::Result<Outcome> {
         let best = found.history.best();
-        if let Some((best, seconds)) = best.filter(|_| (found.evaluations + 1) % DRIFT_EVERY == 0) {
+        let is_time = (found.evaluations + 1).is_multiple_of(DRIFT_EVERY);
+        if let Some((best, seconds)) = best.filter(|_| is_time) {
             let again = self.measure(client, best, None, patience)?;
             if let Ok(again) = again {
                 found.drift = found.drift.max(again.seconds / seconds);

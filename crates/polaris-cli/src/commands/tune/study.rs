@@ -37,7 +37,7 @@ struct Replayed {
     /// Points of the recording, valid or failed.
     space: usize,
     seeds: u64,
-    /// The median over the seeds; none if most did not get there.
+    /// The median over the seeds; none if most did not get there with a third of the space.
     evaluations_to_within_5_percent: Option<usize>,
     /// The best found within 15% of the space by the optimum, median over the seeds.
     best_by_optimum: f64,
@@ -122,7 +122,7 @@ fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Ve
             let mut reached = Vec::new();
             for seed in 0..seeds {
                 let mut search = by_name(strategy, seed, None)?;
-                let curve = replay(search.as_mut(), &recording, points.len());
+                let curve = replay(search.as_mut(), &recording, points.len() / 3);
                 needed.push(evaluations_to_within(&curve, WITHIN).unwrap_or(usize::MAX));
                 reached.push(curve[budget.min(curve.len()) - 1]);
             }
@@ -178,9 +178,12 @@ fn predictors(
     Ok(learnt)
 }
 
+/// A configuration, as a key.
+type NamedValues<'a> = Vec<(&'a str, i64)>;
+
 /// Measurements as a model sees them: of several of one configuration and shape, the median.
 fn samples(device: &OpenClDevice, records: &[Record]) -> Vec<Sample> {
-    let mut times: BTreeMap<(&[u64], Vec<(&str, i64)>), Vec<f64>> = BTreeMap::new();
+    let mut times: BTreeMap<(&[u64], NamedValues), Vec<f64>> = BTreeMap::new();
     for record in records {
         if let Some(seconds) = record.outcome.seconds() {
             let config =
