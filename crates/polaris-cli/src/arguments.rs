@@ -261,9 +261,16 @@ pub struct Tune {
 #[derive(Debug, Subcommand)]
 pub enum TuneWhat {
     /// Matrix products
+    #[command(after_help = "Examples:
+  polaris tune gemm --budget 60s
+  polaris tune gemm --device opencl:0 --shapes 512x512x512,128x768x3072 --budget 200evals
+  polaris tune gemm --around 1280 --strategy annealing --seed 7 --json")]
     Gemm(TuneGemm),
 
     /// How good strategies and predictions are on what was measured; measures nothing
+    #[command(after_help = "Examples:
+  polaris tune gemm --sizes 256,512 --strategy exhaustive --budget 1h
+  polaris tune study --seeds 10 --json")]
     Study(TuneStudy),
 }
 
