@@ -13,16 +13,20 @@ pub const FAILED: u8 = 3;
 /// The user stopped it: 128 + SIGINT, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
-/// The code that an error ends the process with.
-pub fn code_of(error: &anyhow::Error) -> u8 {
-    let runtime = error.chain().find_map(|cause| {
+/// What the runtime said, if that is behind an error.
+pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
+    error.chain().find_map(|cause| {
         let direct = cause.downcast_ref::<RuntimeError>();
         direct.or_else(|| match cause.downcast_ref::<polaris::ops::Error>() {
             Some(polaris::ops::Error::Runtime(error)) => Some(error),
             _ => None,
         })
-    });
-    match runtime {
+    })
+}
+
+/// The code that an error ends the process with.
+pub fn code_of(error: &anyhow::Error) -> u8 {
+    match runtime_error(error) {
         Some(RuntimeError::Interrupted) => INTERRUPTED,
         Some(RuntimeError::UnknownDevice { .. } | RuntimeError::InvalidMemoryLimit { .. }) => USAGE,
         _ => FAILED,

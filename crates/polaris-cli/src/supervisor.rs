@@ -10,6 +10,7 @@ use anyhow::Context;
 use polaris::DeviceId;
 use polaris::runtime::opencl::ProgramCounts;
 use polaris_testkit::{CheckReport, Event, Job, Level, Tally, run_job};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Global;
@@ -119,7 +120,7 @@ impl Supervisor<'_> {
     /// Runs one worker to its end.
     fn run(&mut self, job: &Job) -> anyhow::Result<Ending> {
         let mut worker = self.spawn(job)?;
-        let lines = listen(&mut worker);
+        let lines: Receiver<Line> = listen(&mut worker);
         let mut counts = ProgramCounts::default();
         let mut last_word = Instant::now();
         let ending = loop {
@@ -164,17 +165,7 @@ impl Supervisor<'_> {
     }
 
     fn spawn(&self, job: &Job) -> anyhow::Result<Child> {
-        let program = std::env::current_exe().context("the polaris program cannot be found")?;
-        let mut command = Command::new(program);
-        command.args(["check", "--worker", "--device", &self.device.to_string()]);
-        for limit in &self.global.memory_limit {
-            command.args(["--memory-limit", &format!("{}={}", limit.device, limit.bytes)]);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C in a terminal goes to the whole group: compilers in drivers break off on it, and the
-        // kernel under way would get the blame. The supervisor ends its worker itself.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut command = worker_command(self.global, self.device, "check")?;
         let mut worker = command.spawn().context("a process for the check cannot be started")?;
         if let Some(mut stdin) = worker.stdin.take() {
             // A worker that died before it read its job is found out by its silence.
@@ -184,15 +175,31 @@ impl Supervisor<'_> {
     }
 }
 
+/// A process that works on a device for a command and takes its driver's crashes.
+pub fn worker_command(global: &Global, device: DeviceId, name: &str) -> anyhow::Result<Command> {
+    let program = std::env::current_exe().context("the polaris program cannot be found")?;
+    let mut command = Command::new(program);
+    command.args([name, "--worker", "--device", &device.to_string()]);
+    for limit in &global.memory_limit {
+        command.args(["--memory-limit", &format!("{}={}", limit.device, limit.bytes)]);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // Ctrl-C in a terminal goes to the whole group: compilers in drivers break off on it, and the
+    // kernel under way would get the blame. The supervisor ends its worker itself.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    Ok(command)
+}
+
 /// Reads a worker's lines in a thread, so that silence can be noticed.
-fn listen(worker: &mut Child) -> Receiver<Line> {
+pub fn listen<T: DeserializeOwned + Send + 'static>(worker: &mut Child) -> Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     if let Some(stdout) = worker.stdout.take() {
         std::thread::spawn(move || {
-            // Drivers print on stdout too: what is no event is not for us.
+            // Drivers print on stdout too: what is no line of ours is not for us.
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            for event in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                if sender.send(event).is_err() {
+            for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
+                if sender.send(line).is_err() {
                     break;
                 }
             }

@@ -89,7 +89,9 @@ fn killed_at_any_moment_a_search_goes_on_where_it_ended() {
     // No configuration is measured twice.
     let configs: BTreeSet<String> =
         records(&home).iter().map(|record| record["config"].to_string()).collect();
-    assert_eq!(configs.len(), before + 1);
+    // With every program cached the searches may have come to the end of the space.
+    let space = row["space"].as_u64().unwrap() as usize;
+    assert_eq!(configs.len(), (before + 1).min(space));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,11 @@ pub struct Choices {
 }
 
 impl Choices {
+    /// Where the decisions for a chip are in a folder.
+    pub fn file(folder: &Path, chip: &str) -> PathBuf {
+        folder.join(format!("{chip}.choices.json"))
+    }
+
     /// From JSON; nothing if it is damaged or of another version, since a default is always safe.
     pub fn from_json(text: &str) -> Self {
         let read: Option<Self> = serde_json::from_str(text).ok();

@@ -10,7 +10,6 @@ pub mod choices;
 pub mod database;
 mod error;
 mod forest;
-pub mod lookup;
 pub mod network;
 pub mod predictor;
 mod random;

@@ -183,6 +183,12 @@ impl Points {
         (0..self.len()).find(|&point| self.values(point) == values)
     }
 
+    /// The point with these values by name, if all are there and it is valid.
+    pub fn find_named(&self, value: impl Fn(&str) -> Option<i64>) -> Option<usize> {
+        let values: Option<Vec<i64>> = self.names.iter().map(|name| value(name)).collect();
+        self.find(&values?)
+    }
+
     /// In how many parameters two points differ.
     pub fn distance(&self, a: usize, b: usize) -> usize {
         let (a, b) = (self.values(a), self.values(b));

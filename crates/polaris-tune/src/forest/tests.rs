@@ -57,17 +57,3 @@ fn a_forest_survives_being_written() {
     let text = serde_json::to_string(&forest).unwrap();
     assert_eq!(serde_json::from_str::<Forest>(&text).unwrap(), forest);
 }
-
-/// `cargo test --release -p polaris-tune -- --ignored --nocapture fit_times`
-#[test]
-#[ignore = "prints times"]
-fn fit_times() {
-    for (count, width, trees) in [(300, 14, 40), (300, 14, 40), (5000, 30, 100)] {
-        let (rows, targets) = sample(count, width, 1);
-        let options = ForestOptions { trees, ..ForestOptions::default() };
-        let start = std::time::Instant::now();
-        let forest = Forest::fit(&rows, &targets, &options, &mut Random::new(1));
-        let took = start.elapsed().as_secs_f64() * 1e3;
-        println!("{count} x {width}, {trees} trees: {took:.2} ms, {} nodes", forest.nodes());
-    }
-}

@@ -61,18 +61,3 @@ fn little_or_nothing_to_learn_from_is_no_accident() {
     let ragged = fit(&[vec![1.0, 2.0], vec![2.0], vec![]], &[1.0, 2.0, 3.0]);
     assert!(ragged.predict(&[1.0]).is_finite() && ragged.predict(&[1e30; 9]).is_finite());
 }
-
-#[test]
-#[ignore = "takes long without optimisation; a measure of time, for release builds"]
-fn three_thousand_rows_take_seconds() {
-    let mut random = Random::new(3);
-    let rows: Vec<Vec<f32>> =
-        (0..3000).map(|_| (0..30).map(|_| random.normal() as f32).collect()).collect();
-    let targets: Vec<f32> =
-        rows.iter().map(|row| row[0] * row[1] + random.normal() as f32).collect();
-    let start = std::time::Instant::now();
-    let options = NetworkOptions { patience: usize::MAX, ..NetworkOptions::default() };
-    Network::fit(&rows, &targets, &options, &mut random);
-    println!("{:.2?}", start.elapsed());
-    assert!(start.elapsed().as_secs() < 10);
-}

@@ -1,6 +1,6 @@
 //! A walk from point to point that accepts slower ones ever more rarely.
 
-use super::terrain::Terrain;
+use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};
 use crate::{Points, Random};
 
@@ -15,7 +15,7 @@ pub struct Annealing {
     prior: Option<Vec<f64>>,
     terrain: Option<Terrain>,
     /// Points still to try before the walk begins.
-    beginning: Option<Vec<usize>>,
+    beginning: Beginning,
     /// Where the walk is.
     at: Option<usize>,
     /// What was proposed last.
@@ -34,7 +34,7 @@ impl Annealing {
             random: Random::new(seed),
             prior,
             terrain: None,
-            beginning: None,
+            beginning: Beginning::default(),
             at: None,
             proposed: None,
             heat: HOT,
@@ -71,14 +71,10 @@ impl Strategy for Annealing {
         let terrain = Terrain::of(&mut self.terrain, points, history);
         let random = &mut self.random;
         let prior = self.prior.as_deref();
-        let beginning = self.beginning.get_or_insert_with(|| {
-            let count = (terrain.len() / 50).clamp(6, 20);
-            terrain.beginning(count.saturating_sub(terrain.tried()), prior, random)
-        });
-        while let Some(point) = beginning.pop() {
-            if terrain.cost(point).is_none() {
-                return Some(point);
-            }
+        let count = (terrain.len() / 50).clamp(6, 20);
+        let first = self.beginning.next(terrain, count, prior, random);
+        if first.is_some() {
+            return first;
         }
 
         let mut at = match self.at.or(terrain.best()) {

@@ -1,7 +1,7 @@
 //! A model of the times, and the point from which it expects most.
 
 use super::features::{Features, likely};
-use super::terrain::Terrain;
+use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};
 use crate::{Forest, ForestOptions, Points, Random};
 
@@ -17,7 +17,7 @@ pub struct Bayesian {
     prior: Option<Vec<f64>>,
     terrain: Option<Terrain>,
     /// Points still to try before there is anything to learn from.
-    beginning: Option<Vec<usize>>,
+    beginning: Beginning,
     features: Option<Features>,
     model: Option<Model>,
 }
@@ -38,7 +38,7 @@ impl Bayesian {
             random: Random::new(seed),
             prior,
             terrain: None,
-            beginning: None,
+            beginning: Beginning::default(),
             features: None,
             model: None,
         }
@@ -116,14 +116,10 @@ impl Strategy for Bayesian {
         let terrain = Terrain::of(&mut self.terrain, points, history);
         let random = &mut self.random;
         let prior = self.prior.as_deref();
-        let beginning = self.beginning.get_or_insert_with(|| {
-            let count = (terrain.len() / 40).clamp(8, 24);
-            terrain.beginning(count.saturating_sub(terrain.tried()), prior, random)
-        });
-        while let Some(point) = beginning.pop() {
-            if terrain.cost(point).is_none() {
-                return Some(point);
-            }
+        let count = (terrain.len() / 40).clamp(8, 24);
+        let first = self.beginning.next(terrain, count, prior, random);
+        if first.is_some() {
+            return first;
         }
         let Some(best) = terrain.best().and_then(|best| terrain.cost(best)) else {
             return terrain.any_untried(random);

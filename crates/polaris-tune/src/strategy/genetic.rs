@@ -1,6 +1,6 @@
 //! Points bred from the fastest ones.
 
-use super::terrain::Terrain;
+use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};
 use crate::{Points, Random};
 
@@ -15,13 +15,13 @@ pub struct Genetic {
     prior: Option<Vec<f64>>,
     terrain: Option<Terrain>,
     /// Points of the first generation still to try.
-    beginning: Option<Vec<usize>>,
+    beginning: Beginning,
 }
 
 impl Genetic {
     /// A search that begins at the best predicted points, where there are predictions.
     pub fn new(seed: u64, prior: Option<Vec<f64>>) -> Self {
-        Self { random: Random::new(seed), prior, terrain: None, beginning: None }
+        Self { random: Random::new(seed), prior, terrain: None, beginning: Beginning::default() }
     }
 }
 
@@ -56,13 +56,9 @@ impl Strategy for Genetic {
         let terrain = Terrain::of(&mut self.terrain, points, history);
         let random = &mut self.random;
         let prior = self.prior.as_deref();
-        let beginning = self.beginning.get_or_insert_with(|| {
-            terrain.beginning(POPULATION.saturating_sub(terrain.tried()), prior, random)
-        });
-        while let Some(point) = beginning.pop() {
-            if terrain.cost(point).is_none() {
-                return Some(point);
-            }
+        let first = self.beginning.next(terrain, POPULATION, prior, random);
+        if first.is_some() {
+            return first;
         }
         let timed = history.trials.iter().filter_map(|t| t.seconds.map(|s| (s, t.point)));
         let mut fastest: Vec<(f64, usize)> = timed.collect();

@@ -202,12 +202,7 @@ impl Terrain {
     /// The points to begin with: some spread over the space, or, where times were predicted, the
     /// best predicted ones and a few others in case the predictions are wrong. The first to be
     /// tried is last.
-    pub fn beginning(
-        &self,
-        count: usize,
-        prior: Option<&[f64]>,
-        random: &mut Random,
-    ) -> Vec<usize> {
+    fn beginning(&self, count: usize, prior: Option<&[f64]>, random: &mut Random) -> Vec<usize> {
         let mut chosen = match prior {
             None => self.spread(count, random),
             Some(_) => self.spread(count / 4, random),
@@ -219,6 +214,31 @@ impl Terrain {
             chosen.extend(promising.into_iter().rev());
         }
         chosen
+    }
+}
+
+/// Points that a search begins with, made when it is first asked for one.
+#[derive(Debug, Default)]
+pub(super) struct Beginning(Option<Vec<usize>>);
+
+impl Beginning {
+    /// The next of about `count` points that was not tried; nothing once all were.
+    pub fn next(
+        &mut self,
+        terrain: &Terrain,
+        count: usize,
+        prior: Option<&[f64]>,
+        random: &mut Random,
+    ) -> Option<usize> {
+        let left = self.0.get_or_insert_with(|| {
+            terrain.beginning(count.saturating_sub(terrain.tried()), prior, random)
+        });
+        while let Some(point) = left.pop() {
+            if terrain.cost(point).is_none() {
+                return Some(point);
+            }
+        }
+        None
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::landscape::{MACHINES, recording};
+use super::landscape::{EASY, FAILING, recording};
 use super::{History, NAMES, Trial, by_name};
 use crate::{Points, Random, Recording, Space};
 
@@ -54,7 +54,7 @@ fn every_point_is_proposed_once_and_then_none() {
 
 #[test]
 fn proposals_depend_on_the_seed_alone() {
-    let recording = recording(&MACHINES[3], 0.05, 1);
+    let recording = recording(&EASY, 0.05, 1);
     for name in NAMES {
         let tried = proposals(name, 5, &recording, 60);
         let distinct: HashSet<usize> = tried.iter().map(|trial| trial.point).collect();
@@ -76,7 +76,7 @@ fn an_unknown_name_and_a_missing_prior_are_explained() {
 
 #[test]
 fn a_search_goes_on_from_trials_it_did_not_make() {
-    let recording = recording(&MACHINES[3], 0.05, 1);
+    let recording = recording(&EASY, 0.05, 1);
     let earlier = (0..recording.points.len()).step_by(9);
     let trials = earlier.map(|point| Trial { point, seconds: recording.seconds[point] });
     let history = History { trials: trials.collect() };
@@ -123,8 +123,7 @@ fn median(sorted: &[usize]) -> usize {
 
 #[test]
 fn annealing_and_bayesian_need_few_evaluations() {
-    // The larger ones are in the table below: they take long in a build for tests.
-    let recording = recording(&MACHINES[3], 0.05, 1);
+    let recording = recording(&EASY, 0.05, 1);
     let limit = recording.points.len() * 15 / 100;
     for name in ["annealing", "bayesian"] {
         let needed = needed(name, &recording, 10, limit, None);
@@ -134,7 +133,7 @@ fn annealing_and_bayesian_need_few_evaluations() {
 
 #[test]
 fn a_rough_prior_saves_evaluations() {
-    let recording = recording(&MACHINES[5], 0.05, 1);
+    let recording = recording(&FAILING, 0.05, 1);
     let prior = prior(&recording);
     let limit = recording.points.len() / 10;
     for name in ["annealing", "genetic", "bayesian", "guided"] {
@@ -145,7 +144,7 @@ fn a_rough_prior_saves_evaluations() {
 
 #[test]
 fn bayesian_learns_what_fails() {
-    let recording = recording(&MACHINES[5], 0.05, 1);
+    let recording = recording(&FAILING, 0.05, 1);
     // The first trials are spread over the space, as nothing is known: they do not count.
     let (unknowing, all) = (20, 80);
     let failures = |name: &str| -> usize {
@@ -165,37 +164,4 @@ fn bayesian_learns_what_fails() {
     let (bayesian, random) = (failures("bayesian"), failures("random"));
     // The fastest points lie beside the failing ones, so some failures are worth their risk.
     assert!(bayesian * 2 < random, "{bayesian} failures, {random} of random search");
-}
-
-/// `cargo test --release -p polaris-tune -- --ignored --nocapture compare`
-#[test]
-#[ignore = "prints a table"]
-fn compare() {
-    println!("evaluations to within 5%, median of 10 seeds and third worst; p: with a prior");
-    for (number, machine) in MACHINES.iter().enumerate() {
-        for noise_seed in 1..2 {
-            let recording = recording(machine, 0.05, noise_seed);
-            let count = recording.points.len();
-            let timed: Vec<f64> = recording.seconds.iter().flatten().copied().collect();
-            let (low, high) =
-                timed.iter().fold((f64::MAX, 0f64), |(l, h), &s| (l.min(s), h.max(s)));
-            let near = timed.iter().filter(|&&s| s <= low * 1.05).count();
-            let share = count * 15 / 100;
-            let failed = count - timed.len();
-            print!(
-                "{number}: {count} points, {failed} fail, x{:.0}, {near} near; 15% = {share}:",
-                high / low
-            );
-            for name in ["random", "annealing", "genetic", "bayesian"] {
-                let needed = needed(name, &recording, 10, count / 3, None);
-                print!(" {name} {}/{}", median(&needed), needed[7]);
-            }
-            let prior = prior(&recording);
-            for name in ["annealing", "genetic", "bayesian", "guided"] {
-                let needed = needed(name, &recording, 10, count / 3, Some(&prior));
-                print!(" {name}+p {}/{}", median(&needed), needed[7]);
-            }
-            println!();
-        }
-    }
 }

@@ -14,6 +14,7 @@ use super::reference::Reference;
 use super::results::{OverlapRow, PeerRow, Row, finite};
 use super::roofline::{Roofline, intensity};
 use crate::arguments::Gemm;
+use crate::exit;
 
 /// The shortest sample: long against the clock, against waiting for a GPU, and against waking the
 /// threads that slept while the others had their turn.
@@ -207,18 +208,8 @@ fn rows(
 
 /// Whether an error means that a case is too large for the device, so that others may still fit.
 pub fn is_too_large(error: &anyhow::Error) -> bool {
-    error.chain().any(is_too_large_cause)
-}
-
-fn is_too_large_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let runtime = cause.downcast_ref::<RuntimeError>().or_else(|| {
-        match cause.downcast_ref::<polaris::ops::Error>() {
-            Some(polaris::ops::Error::Runtime(error)) => Some(error),
-            _ => None,
-        }
-    });
     matches!(
-        runtime,
+        exit::runtime_error(error),
         Some(RuntimeError::OutOfMemory { .. } | RuntimeError::AllocationTooLarge { .. })
     )
 }

@@ -1,9 +1,9 @@
 //! The tuner's side of a worker: a process that is asked, waited for only so long, and replaced when
 //! it is gone.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::io::Write;
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ use polaris_tune::Failure;
 use super::protocol::{Job, Reply, Request};
 use crate::arguments::Global;
 use crate::interrupt;
+use crate::supervisor::{listen, worker_command};
 
 /// Operands and the reference of a large product take their time.
 const PREPARES_IN: Duration = Duration::from_secs(120);
@@ -101,31 +102,12 @@ impl<'a> Client<'a> {
     }
 
     fn spawn(&self) -> anyhow::Result<Process> {
-        let program = std::env::current_exe().context("the polaris program cannot be found")?;
-        let mut command = Command::new(program);
-        command.args(["tune", "--worker", "--device", &self.device.to_string()]);
-        for limit in &self.global.memory_limit {
-            command.args(["--memory-limit", &format!("{}={}", limit.device, limit.bytes)]);
-        }
+        let mut command = worker_command(self.global, self.device, "tune")?;
         // What was decided before must not be taken for the default.
         command.env("POLARIS_TUNING", "off");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C is the tuner's alone: it ends its workers itself.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().context("a process for tuning cannot be started")?;
         let stdin = child.stdin.take().context("the worker has no stdin")?;
-        let stdout = child.stdout.take().context("the worker has no stdout")?;
-        let (sender, replies) = mpsc::channel();
-        std::thread::spawn(move || {
-            // Drivers print on stdout too: what is no reply is not for us.
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            for reply in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                if sender.send(reply).is_err() {
-                    break;
-                }
-            }
-        });
+        let replies = listen(&mut child);
         Ok(Process { child, stdin, replies })
     }
 }

@@ -3,7 +3,7 @@
 use polaris_tune::{Database, Outcome, Record};
 use serde::Serialize;
 
-use super::{choices_file, tuning_folder};
+use super::tuning_folder;
 use crate::arguments::{Global, Tune};
 use crate::exit;
 use crate::output::{self, Table, print_line};
@@ -154,7 +154,7 @@ fn explain(
         let wanted = shape.map(|size| size as u64);
         let of_chip =
             records.iter().filter(|r| r.device.chip == *chip && r.problem.shape == wanted);
-        let choices = Choices::load(&choices_file(folder, chip)).choices;
+        let choices = Choices::load(&Choices::file(folder, chip)).choices;
         let choice = choices.into_iter().find(|choice| choice.problem.shape == wanted);
         let reason = match &choice {
             Some(choice) if choice.config.is_some() => format!(

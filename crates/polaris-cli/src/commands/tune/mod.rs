@@ -88,9 +88,7 @@ fn tune(global: Global, options: &TuneGemm) -> anyhow::Result<u8> {
         let usual: Vec<usize> = usual_tiles(opencl)
             .filter_map(|tile| {
                 let config = config_of(&tile);
-                let value = |name: &&str| config.iter().find(|(n, _)| n == name).map(|&(_, v)| v);
-                let values: Option<Vec<i64>> = points.names().iter().map(value).collect();
-                points.find(&values?)
+                points.find_named(|name| config.iter().find(|(n, _)| *n == name).map(|&(_, v)| v))
             })
             .collect();
         let place = Place {
@@ -175,7 +173,7 @@ fn tune_one(
             source: place.source.clone(),
             predicted: false,
         };
-        Choices::merge_into(&choices_file(folder, &place.key.chip), &[choice])?;
+        Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
     }
     Ok(row(options, place, points, dims, found))
 }
@@ -216,9 +214,7 @@ fn known(place: &Place, problem: &ProblemKey, points: &Points) -> anyhow::Result
     });
     let mut history = History::default();
     for record in same {
-        let values: Option<Vec<i64>> =
-            points.names().iter().map(|name| record.config.get(*name).copied()).collect();
-        if let Some(point) = values.and_then(|values| points.find(&values)) {
+        if let Some(point) = points.find_named(|name| record.config.get(name).copied()) {
             history.trials.push(Trial { point, seconds: record.outcome.seconds() });
         }
     }
@@ -251,10 +247,6 @@ fn device_key(device: &dyn Device) -> DeviceKey {
 
 fn tuning_folder(session: &Session) -> Option<PathBuf> {
     session.runtime.paths().tuning()
-}
-
-fn choices_file(folder: &std::path::Path, chip: &str) -> PathBuf {
-    folder.join(format!("{chip}.choices.json"))
 }
 
 fn print(results: &Results) -> anyhow::Result<()> {

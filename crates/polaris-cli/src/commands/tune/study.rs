@@ -102,9 +102,9 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
 fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Vec<Replayed>> {
     let mut by_shape: BTreeMap<&[u64], Vec<Option<Option<f64>>>> = BTreeMap::new();
     for record in records {
-        let values: Option<Vec<i64>> =
-            points.names().iter().map(|name| record.config.get(*name).copied()).collect();
-        let Some(point) = values.and_then(|values| points.find(&values)) else { continue };
+        let Some(point) = points.find_named(|name| record.config.get(name).copied()) else {
+            continue;
+        };
         let seconds = by_shape.entry(&record.problem.shape).or_insert(vec![None; points.len()]);
         seconds[point] = Some(record.outcome.seconds());
     }

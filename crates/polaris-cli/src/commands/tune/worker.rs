@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use polaris::DeviceRef;
 use polaris::ops::matmul::{Kernel, Tile, tile_of};
 use polaris::ops::{MatMul, run as run_operation, run_kernel};
+use polaris::runtime::Error as RuntimeError;
 use polaris_tune::Failure;
 
 use super::inject::{Fault, Injected};
@@ -202,11 +203,10 @@ impl Contender for TileRun<'_> {
 }
 
 fn failure_of(error: &anyhow::Error) -> Failure {
-    let builds = |cause: &(dyn std::error::Error + 'static)| {
-        let text = cause.to_string();
-        text.contains("does not build") || text.contains("clBuildProgram")
-    };
-    if error.chain().any(builds) { Failure::Build } else { Failure::Run }
+    match exit::runtime_error(error) {
+        Some(RuntimeError::BuildFailed { .. }) => Failure::Build,
+        _ => Failure::Run,
+    }
 }
 
 /// Compilers say much; the beginning tells what is wrong.

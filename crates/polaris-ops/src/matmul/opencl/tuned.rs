@@ -79,9 +79,8 @@ impl Tuned {
             return Self::default();
         }
         let chip = &device.info().chip;
-        let own = device
-            .tuning_folder()
-            .map(|folder| Choices::load(&folder.join(format!("{}.choices.json", chip.key))));
+        let own =
+            device.tuning_folder().map(|folder| Choices::load(&Choices::file(folder, &chip.key)));
         let maker = chip.vendor.to_string().to_lowercase();
         let shipped = [&chip.key, &chip.architecture, &maker].into_iter().filter_map(|name| {
             let found = SHIPPED.iter().find(|(shipped, _)| shipped == name);
