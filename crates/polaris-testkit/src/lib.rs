@@ -18,7 +18,7 @@ mod values;
 
 pub use case::{Case, Finding};
 pub use check::{CheckReport, Event, Job, KernelResult, Level, Tally, check_device, run_job};
-pub use devices::{devices_under_test, is_required};
+pub use devices::{devices_under_test, is_required, own_runtime};
 pub use operand::{Arrangement, Operand};
 pub use suites::{CaseParameters, SUITES, Suite};
 pub use tolerance::{Tolerance, agrees};
