@@ -1,8 +1,6 @@
 //! `cargo xtask isa`: what every OpenCL program costs on gfx803 (Polaris), without such a card.
 
-pub mod assembly;
 pub mod report;
-pub mod toolchain;
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -12,10 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use polaris_gcn::{Compiled, Toolchain, parse_kernels};
 
 use crate::programs::{self, Program};
 use report::Outcome;
-use toolchain::{Compiled, Toolchain};
+
+/// What the programs are compiled for.
+pub const TARGET: &str = "gfx803";
 
 /// Arguments of `cargo xtask isa`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -89,7 +90,7 @@ fn selected(filter: Option<&str>) -> Result<Vec<Program>> {
 }
 
 /// Compiles on all cores; the results are in the order of `programs`.
-fn compile_all(toolchain: &Toolchain, programs: &[Program]) -> Vec<Result<Compiled>> {
+fn compile_all(toolchain: &Toolchain, programs: &[Program]) -> Vec<polaris_gcn::Result<Compiled>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(programs.len());
     let show_progress = std::io::stderr().is_terminal();
     let next = AtomicUsize::new(0);
@@ -122,13 +123,13 @@ fn compile_all(toolchain: &Toolchain, programs: &[Program]) -> Vec<Result<Compil
 }
 
 /// Reads the kernels out of the assembly; clang's log goes to stderr.
-fn outcome(program: &Program, compiled: Result<Compiled>) -> Outcome {
-    let kernels = compiled.and_then(|compiled| {
+fn outcome(program: &Program, compiled: polaris_gcn::Result<Compiled>) -> Outcome {
+    let kernels = compiled.map_err(anyhow::Error::from).and_then(|compiled| {
         let log = compiled.log.trim_end();
         if !log.is_empty() {
             eprintln!("{}: clang warns:\n{log}\n", program.name);
         }
-        let kernels = assembly::parse_kernels(&compiled.assembly)?;
+        let kernels = parse_kernels(&compiled.assembly)?;
         ensure!(!kernels.is_empty(), "the program has no kernel");
         Ok(kernels)
     });
@@ -140,7 +141,11 @@ fn outcome(program: &Program, compiled: Result<Compiled>) -> Outcome {
 }
 
 /// Writes each program's source and, where it compiled, its assembly.
-fn keep(folder: &Path, programs: &[Program], compiled: &[Result<Compiled>]) -> std::io::Result<()> {
+fn keep(
+    folder: &Path,
+    programs: &[Program],
+    compiled: &[polaris_gcn::Result<Compiled>],
+) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     for (index, (program, compiled)) in programs.iter().zip(compiled).enumerate() {
         let stem = file_stem(index, &program.name);

@@ -10,7 +10,7 @@ mod suite;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isa::toolchain::Toolchain;
+use polaris_gcn::Toolchain;
 
 const USAGE: &str = "\
 Tasks of the Polaris repository.
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 fn run_isa(options: &isa::Options) -> ExitCode {
-    let result = Toolchain::find(options.clang.as_deref())
+    let result = Toolchain::find(options.clang.as_deref(), isa::TARGET)
         .map_err(anyhow::Error::from)
         .and_then(|toolchain| isa::run(&toolchain, options));
     report(result)

@@ -79,7 +79,7 @@ fn documentation(root: &Path) -> Result<Done> {
 }
 
 fn gfx803_report(_: &Path) -> Result<Done> {
-    let toolchain = match isa::toolchain::Toolchain::find(None) {
+    let toolchain = match polaris_gcn::Toolchain::find(None, isa::TARGET) {
         Ok(toolchain) => toolchain,
         Err(error) if is_required("isa", std::env::var(REQUIRE).ok().as_deref()) => {
             return Err(error).context(format!("{REQUIRE} contains isa"));

@@ -1,7 +1,8 @@
 //! The command line: one description for parsing, help and completions.
 
+mod tune;
+
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -10,6 +11,8 @@ use polaris::{DeviceId, MemoryLimit};
 use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
+
+pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
 /// AI and scientific compute on the GPU you already own.
 #[derive(Debug, Parser)]
@@ -139,6 +142,12 @@ pub enum Bench {
   polaris bench launch --json")]
     Launch,
 
+    /// How long it takes to choose a kernel for a product, and what the predictor weighs
+    #[command(after_help = "Examples:
+  polaris bench select
+  polaris bench select --device opencl:0 --json")]
+    Select,
+
     /// Matrix products: speed, error, share of the roofline, beside other libraries
     #[command(after_help = "Examples:
   polaris bench gemm
@@ -227,168 +236,6 @@ pub struct Gemm {
     /// Keep the results as data, a file for each device
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-}
-
-/// Options of `tune`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct Tune {
-    #[command(subcommand)]
-    pub what: Option<TuneWhat>,
-
-    /// Show what was tuned; this is what happens if nothing else is asked for
-    #[arg(long)]
-    pub list: bool,
-
-    /// Say what is taken for a product, and why
-    #[arg(long, value_name = "M,N,K", value_parser = parse_explained)]
-    pub explain: Option<Dims>,
-
-    /// Write all measurements to a file
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub export: Option<PathBuf>,
-
-    /// Add the measurements of a file
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub import: Option<PathBuf>,
-
-    /// Answer requests from stdin: the process that takes a driver's crashes
-    #[arg(long, hide = true)]
-    pub worker: bool,
-}
-
-/// What can be tuned.
-#[derive(Debug, Subcommand)]
-pub enum TuneWhat {
-    /// Matrix products
-    #[command(after_help = "Examples:
-  polaris tune gemm --budget 60s
-  polaris tune gemm --device opencl:0 --shapes 512x512x512,128x768x3072 --budget 200evals
-  polaris tune gemm --around 1280 --strategy annealing --seed 7 --json")]
-    Gemm(TuneGemm),
-
-    /// How good strategies and predictions are on what was measured; measures nothing
-    #[command(after_help = "Examples:
-  polaris tune gemm --sizes 256,512 --strategy exhaustive --budget 1h
-  polaris tune study --seeds 10 --json")]
-    Study(TuneStudy),
-}
-
-/// Options of `tune study`.
-#[derive(Debug, Args)]
-pub struct TuneStudy {
-    /// Searches of each strategy
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub seeds: u64,
-
-    /// Parts into which the shapes are cut for cross-validation
-    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_workers)]
-    pub folds: usize,
-}
-
-/// Options of `tune gemm`.
-#[derive(Debug, Args)]
-pub struct TuneGemm {
-    /// Products of an m x k matrix with a k x n one; 256, 512 and 1024 if nothing else is named
-    #[arg(long, value_name = "MxNxK,...", value_delimiter = ',')]
-    pub shapes: Vec<Dims>,
-
-    /// Sizes of square products
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_dimension)]
-    pub sizes: Vec<usize>,
-
-    /// Square products of this size and of sizes a little smaller and larger
-    #[arg(long, value_name = "N", value_parser = parse_dimension)]
-    pub around: Option<usize>,
-
-    /// The type of the operands
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    pub dtype: Numbers,
-
-    /// Whether A and B are stored as they are (n) or as their transposes (t)
-    #[arg(long, value_name = "AB", default_value = "nn")]
-    pub transpose: Transpose,
-
-    /// How to search: exhaustive, random, annealing, genetic, bayesian
-    #[arg(long, value_name = "NAME", default_value = "bayesian")]
-    pub strategy: String,
-
-    /// How long: a time for all shapes together (60s, 5m), or evaluations for each (200evals)
-    #[arg(long, value_name = "BUDGET", default_value = "60s")]
-    pub budget: TuneBudget,
-
-    /// The same seed makes the same search
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
-
-    /// Seconds that a build and a first run may take
-    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_seconds)]
-    pub patience: f64,
-
-    /// Processes that build at the same time
-    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_workers)]
-    pub workers: usize,
-}
-
-impl TuneGemm {
-    /// All products, each once.
-    pub fn all_shapes(&self) -> Vec<Dims> {
-        let around = self.around.into_iter().flat_map(|size| {
-            let step = (size / 40).max(1);
-            [size, size.saturating_sub(step).max(1), size + step]
-        });
-        let sizes = self.sizes.iter().copied().chain(around).map(Dims::square);
-        let mut shapes: Vec<Dims> = self.shapes.iter().copied().chain(sizes).collect();
-        if shapes.is_empty() {
-            shapes.extend([256, 512, 1024].map(Dims::square));
-        }
-        let mut seen = Vec::new();
-        shapes.retain(|dims| {
-            !seen.contains(dims) && {
-                seen.push(*dims);
-                true
-            }
-        });
-        shapes
-    }
-}
-
-/// How long a search may take.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TuneBudget {
-    Evaluations(usize),
-    Time(Duration),
-}
-
-impl std::str::FromStr for TuneBudget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "neither a time (60s, 5m, 1h) nor evaluations (200evals)".to_owned();
-        if let Some(count) = text.strip_suffix("evals") {
-            let count: usize = count.trim().parse().map_err(|_| bad())?;
-            return if count > 0 { Ok(Self::Evaluations(count)) } else { Err(bad()) };
-        }
-        let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let (number, unit) = units
-            .iter()
-            .find_map(|(suffix, unit)| text.strip_suffix(suffix).map(|number| (number, unit)))
-            .ok_or_else(bad)?;
-        let seconds = number.trim().parse::<f64>().map_err(|_| bad())? * unit;
-        if !(0.0..=1e6).contains(&seconds) || seconds == 0.0 {
-            return Err(bad());
-        }
-        Ok(Self::Time(Duration::from_secs_f64(seconds)))
-    }
-}
-
-fn parse_explained(text: &str) -> Result<Dims, String> {
-    text.replace(',', "x").parse()
-}
-
-fn parse_workers(text: &str) -> Result<usize, String> {
-    let count = text.parse::<usize>().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| format!("{text:?} is not a number from 1 to 64"))
 }
 
 /// Options of `cache`.

@@ -10,6 +10,7 @@ mod notes;
 mod output;
 mod session;
 mod supervisor;
+mod timing;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             commands::bench_gemm::run(global, &options)
         }
         Command::Bench { what: Bench::Launch } => commands::bench_launch::run(global),
+        Command::Bench { what: Bench::Select } => commands::bench_select::run(global),
         Command::Tune(options) => commands::tune::run(global, &options),
         Command::Cache(options) => commands::cache::run(global, &options),
         Command::Completions(options) => commands::completions::run(&global, &options),

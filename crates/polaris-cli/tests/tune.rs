@@ -72,10 +72,13 @@ fn killed_at_any_moment_a_search_goes_on_where_it_ended() {
         return;
     }
     let mut before = 0;
-    for round in 0..5 {
+    // Moments that differ in every run of the test.
+    let mut state = std::process::id() as u64;
+    for _ in 0..20 {
         let mut search =
             home.command(&format!("{SEARCH} --sizes 48 --budget 100evals")).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(700 + 450 * round));
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_millis(150 + (state >> 33) % 1000));
         // SIGKILL: nothing can be tidied up.
         search.kill().unwrap();
         search.wait().unwrap();
@@ -122,13 +125,85 @@ fn two_tuners_at_once_lose_nothing() {
 }
 
 #[test]
+fn other_kernels_are_tuned_with_the_same_words() {
+    let home = Home::with_shared_cache();
+    if !home.has_opencl() {
+        return;
+    }
+    let page = home.path("tuned.html");
+    let searches = [
+        ("gemv --shapes 1x96x128 --layout columns", "gemv", "best_gflops"),
+        ("reduce --shapes 3x5000", "reduce", "best_gbs"),
+        ("permute --shapes 2x40x70", "permute", "best_gbs"),
+    ];
+    for (search, operation, rate) in searches {
+        let options = "--device opencl:0 --no-first-check --budget 2evals --json";
+        let report = page.display();
+        let found = home.run(&format!("tune {search} {options} --report {report}")).exits_with(0);
+        let row = &found.json()["results"][0];
+        assert_eq!(row["operation"], operation, "{row:#}");
+        assert_eq!(row["evaluations"], 2, "{row:#}");
+        assert!(row[rate].as_f64().unwrap() > 0.0 && row["failed"] == 0, "{row:#}");
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.contains("<svg") && text.contains(operation), "{text}");
+    }
+    let listed = home.run("tune --list --json").exits_with(0).json();
+    assert_eq!(listed["problems"].as_array().unwrap().len(), 3, "{listed:#}");
+    // What was decided is found again, and says so.
+    let chosen = home.run("bench select --device opencl:0 --json").exits_with(0).json();
+    let row = &chosen["results"][0];
+    assert_eq!(row["measured"], 3, "{row:#}");
+    assert_eq!(row["predicted"], 0, "{row:#}");
+    assert!(row["first_us"].as_f64().unwrap() > 0.0 && row["later_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_card_that_is_not_there_is_predicted() {
+    let home = Home::with_shared_cache();
+    let file = home.path("gfx803.json");
+    let search = "tune gemm --target gfx803 --sizes 512 --budget 4evals --json";
+    let found = home.run(&format!("{search} --output {}", file.display()));
+    if found.code == Some(3) && found.stderr.contains("clang-15") {
+        common::skip("isa", "there is no clang for gfx803");
+        return;
+    }
+    let row = &found.exits_with(0).json()["results"][0];
+    assert_eq!(row["predicted"], true, "{row:#}");
+    assert_eq!(row["evaluations"], 4, "{row:#}");
+    let share = row["share_of_peak"].as_f64().unwrap();
+    assert!((0.01..1.0).contains(&share), "{row:#}");
+    assert!(row["best_gflops"].as_f64() >= row["default_gflops"].as_f64(), "{row:#}");
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(saved["choices"][0]["predicted"], true, "{saved:#}");
+    // Nothing was measured, so nothing is remembered as if it had been.
+    assert!(records(&home).is_empty());
+    let unknown = home.run("tune gemm --target gfx0 --sizes 64").exits_with(3);
+    assert!(unknown.stderr.contains("gfx803"), "{}", unknown.stderr);
+}
+
+#[test]
 fn mistakes_are_named() {
     let home = Home::with_shared_cache();
     home.run("tune gemm --budget soon").exits_with(2);
+    home.run("tune reduce --shapes 5").exits_with(2);
     home.run("tune gemm --device cpu --no-first-check --sizes 8").exits_with(3);
-    if home.has_opencl() {
-        let run =
-            home.run("tune gemm --device opencl:0 --no-first-check --strategy luck --sizes 8");
-        run.exits_with(3);
+    home.run("tune gemm --target gfx803 --dtype f16").exits_with(3);
+    let mut without_clang = home.command("tune gemm --target gfx803 --sizes 64");
+    without_clang.env("PATH", home.path("nowhere"));
+    let answer = common::Answer::of(&mut without_clang).exits_with(3);
+    assert!(answer.stderr.contains("install") && answer.stderr.contains("clang-15"));
+    if !home.has_opencl() {
+        return;
     }
+    let run = |strategy: &str| {
+        let search = "tune gemm --device opencl:0 --no-first-check --sizes 8 --budget 1evals";
+        home.run(&format!("{search} --strategy {strategy}")).exits_with(3).stderr
+    };
+    assert!(run("luck").contains("bayesian"), "the strategies that there are");
+    assert!(run("guided").contains("predict"), "there is no predictor yet");
+    // A file where the folder should be: nothing can be remembered, and the user is told.
+    std::fs::create_dir_all(home.data()).unwrap();
+    std::fs::write(home.data().join("tuning"), "").unwrap();
+    let refused = home.run(&format!("{SEARCH} --sizes 8 --budget 1evals")).exits_with(3);
+    assert!(refused.stderr.contains("POLARIS_DATA_DIR"), "{}", refused.stderr);
 }

@@ -2,7 +2,7 @@
 //! since the groups of one launch count themselves in memory that the next one counts in too.
 
 use polaris_core::{DType, MAX_RANK, Shape};
-use polaris_ops::reduce::{Kernel, Reduce};
+use polaris_ops::reduce::{Grouping, Kernel, Reduce};
 use polaris_ops::{Array, Distribution, Reduction, random, run_kernel, usable_kernels};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{Arrangement, CaseParameters, SUITES, devices_under_test};
@@ -69,6 +69,9 @@ fn bits(sums: &Array) -> Vec<u32> {
     sums.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
+const ONE_PASS: Kernel = Kernel::OnePass(Grouping::DEFAULT);
+const TREE: Kernel = Kernel::Tree(Grouping::DEFAULT);
+
 const SHAPES: [&[usize]; 5] = [&[1_000_003], &[3000], &[5, 100_000], &[1 << 21], &[70_001]];
 
 /// One pass gives the same bits each time, and those of two passes: nobody sees which it was.
@@ -76,9 +79,9 @@ const SHAPES: [&[usize]; 5] = [&[1_000_003], &[3000], &[5, 100_000], &[1 << 21],
 fn one_pass_reduces_to_the_same_bits_again_and_again() {
     for device in devices_under_test().iter().filter(|device| device.as_opencl().is_some()) {
         let inputs = SHAPES.map(|shape| input(device, shape));
-        let expected = inputs.each_ref().map(|x| bits(&start_sum(Kernel::Tree, x)));
+        let expected = inputs.each_ref().map(|x| bits(&start_sum(TREE, x)));
         // All are under way before the first result is looked at.
-        let rounds = [(); 3].map(|()| inputs.each_ref().map(|x| start_sum(Kernel::OnePass, x)));
+        let rounds = [(); 3].map(|()| inputs.each_ref().map(|x| start_sum(ONE_PASS, x)));
         for (round, sums) in rounds.iter().enumerate() {
             for ((sums, expected), shape) in sums.iter().zip(&expected).zip(SHAPES) {
                 assert_eq!(bits(sums), *expected, "{}: {shape:?}, round {round}", device.id());
@@ -94,9 +97,9 @@ fn threads_reduce_in_one_pass_at_once() {
             for shape in SHAPES {
                 scope.spawn(move || {
                     let x = input(device, shape);
-                    let expected = bits(&start_sum(Kernel::Tree, &x));
+                    let expected = bits(&start_sum(TREE, &x));
                     for _ in 0..20 {
-                        assert_eq!(bits(&start_sum(Kernel::OnePass, &x)), expected, "{shape:?}");
+                        assert_eq!(bits(&start_sum(ONE_PASS, &x)), expected, "{shape:?}");
                     }
                 });
             }

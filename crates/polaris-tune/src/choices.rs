@@ -58,12 +58,33 @@ impl Choices {
         fs::read_to_string(path).map(|text| Self::from_json(&text)).unwrap_or_default()
     }
 
-    /// Puts decisions into a file in the place of those for the same problems. The file is
-    /// replaced as a whole, by one tuner at a time.
+    /// Puts decisions into a file in the place of those for the same problems, measured or
+    /// predicted. The file is replaced as a whole, by one tuner at a time.
     ///
     /// # Errors
     /// If the folder cannot be written.
     pub fn merge_into(path: &Path, decided: &[Choice]) -> Result<()> {
+        Self::change(path, |choices| {
+            choices.retain(|old| !decided.iter().any(|new| new.problem == old.problem));
+            choices.extend_from_slice(decided);
+        })
+    }
+
+    /// Puts predictions into a file in the place of all older predictions. What was measured
+    /// stays, and problems that were measured get no prediction.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn replace_predicted(path: &Path, predicted: &[Choice]) -> Result<()> {
+        Self::change(path, |choices| {
+            choices.retain(|old| !old.predicted);
+            let is_new = |new: &&Choice| !choices.iter().any(|old| old.problem == new.problem);
+            let new: Vec<Choice> = predicted.iter().filter(is_new).cloned().collect();
+            choices.extend(new);
+        })
+    }
+
+    fn change(path: &Path, change: impl FnOnce(&mut Vec<Choice>)) -> Result<()> {
         let failed = |source: std::io::Error| Error::File {
             path: path.display().to_string(),
             source,
@@ -76,9 +97,8 @@ impl Choices {
         lock.lock().map_err(failed)?;
         let mut all = Self::load(path);
         all.schema = SCHEMA;
-        all.choices.retain(|old| !decided.iter().any(|new| new.problem == old.problem));
-        all.choices.extend_from_slice(decided);
-        let text = serde_json::to_string_pretty(&all).expect("plain data should become JSON");
+        change(&mut all.choices);
+        let text = serde_json::to_string(&all).expect("plain data should become JSON");
         let beside = path.with_extension("new");
         fs::write(&beside, text).map_err(failed)?;
         fs::rename(&beside, path).map_err(failed)
@@ -126,6 +146,20 @@ mod tests {
             Choices::load(&path).choices.iter().map(|c| c.seconds).collect();
         seconds.sort_by(f64::total_cmp);
         assert_eq!(seconds, [0.4, 0.6]);
+    }
+
+    #[test]
+    fn predictions_come_and_go_and_never_replace_measurements() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chip.choices.json");
+        let guess = |size, seconds| Choice { predicted: true, ..choice(size, seconds) };
+        Choices::merge_into(&path, &[choice(64, 0.5)]).unwrap();
+        Choices::replace_predicted(&path, &[guess(64, 0.1), guess(128, 0.2)]).unwrap();
+        Choices::replace_predicted(&path, &[guess(256, 0.3)]).unwrap();
+        Choices::merge_into(&path, &[choice(256, 0.4)]).unwrap();
+        let found: Vec<(f64, bool)> =
+            Choices::load(&path).choices.iter().map(|c| (c.seconds, c.predicted)).collect();
+        assert_eq!(found, [(0.5, false), (0.4, false)]);
     }
 
     #[test]

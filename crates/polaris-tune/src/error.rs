@@ -63,10 +63,4 @@ pub enum Error {
         /// A shape or a device.
         of: &'static str,
     },
-    /// A model that was saved cannot be understood.
-    #[error("the saved predictor cannot be read ({why}); train it again")]
-    Model {
-        /// What is wrong with it.
-        why: String,
-    },
 }

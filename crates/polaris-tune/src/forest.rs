@@ -116,6 +116,17 @@ impl Forest {
         self.importance.clone()
     }
 
+    /// Whether every way from a root ends at a leaf.
+    pub(crate) fn is_sound(&self) -> bool {
+        let count = self.nodes.len();
+        let leads_on = |(place, &Node(feature, _, other)): (usize, &Node)| {
+            feature == LEAF || place + 1 < count && (place + 1..count).contains(&(other as usize))
+        };
+        !self.roots.is_empty()
+            && self.roots.iter().all(|&root| (root as usize) < count)
+            && self.nodes.iter().enumerate().all(leads_on)
+    }
+
     /// How many nodes all trees have together.
     pub fn nodes(&self) -> usize {
         self.nodes.len()

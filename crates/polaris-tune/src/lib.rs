@@ -18,6 +18,7 @@ mod replay;
 pub mod scores;
 pub mod space;
 pub mod strategy;
+mod surface;
 
 pub use database::Database;
 pub use error::{Error, Result};

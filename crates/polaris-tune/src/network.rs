@@ -123,6 +123,11 @@ impl Network {
         f64::from(output) * f64::from(self.target_deviation) + f64::from(self.target_mean)
     }
 
+    /// Whether there are as many weights as it takes.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.scales.len() == self.means.len() && self.weights.are_for(self.means.len())
+    }
+
     fn standardised<'a>(&'a self, row: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
         let places = self.means.iter().zip(&self.scales).enumerate();
         places.map(|(place, (mean, scale))| {

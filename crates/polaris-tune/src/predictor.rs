@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::scores::{r2, regret, spearman};
 use crate::{Error, Forest, ForestOptions, Network, NetworkOptions, Random, Result};
 
+mod saved;
+
+pub use saved::Saved;
+
 /// Fewer samples than this are not worth a model.
 const FEWEST: usize = 8;
 /// How many of the candidates predicted fastest are tried, for [`Scores::regret_at`].
@@ -100,27 +104,17 @@ impl Predictor {
         log.exp()
     }
 
-    /// All of it as text.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("plain numbers should have a text")
-    }
-
-    /// What [`Predictor::to_json`] wrote.
-    ///
-    /// # Errors
-    /// If the text is no predictor, or one without any model.
-    pub fn from_json(text: &str) -> Result<Self> {
-        let why = |why: String| Error::Model { why };
-        let found: Self = serde_json::from_str(text).map_err(|error| why(error.to_string()))?;
-        if found.forest.is_none() && found.network.is_none() {
-            return Err(why("it has neither a forest nor a network".into()));
-        }
-        Ok(found)
-    }
-
     /// The size of its text.
     pub fn bytes(&self) -> usize {
-        self.to_json().len()
+        serde_json::to_string(self).expect("plain numbers should have a text").len()
+    }
+
+    /// Whether it can be asked: a file may hold anything.
+    fn is_sound(&self) -> bool {
+        let has_any = self.forest.is_some() || self.network.is_some();
+        has_any
+            && self.forest.as_ref().is_none_or(Forest::is_sound)
+            && self.network.as_ref().is_none_or(Network::is_sound)
     }
 }
 

@@ -12,15 +12,23 @@ pub struct Recording {
     pub seconds: Vec<Option<f64>>,
 }
 
-/// Runs a strategy for at most so many evaluations. After each: the best so far, divided by the
-/// best there is. At least 1, and infinite while nothing valid was found.
-pub fn replay(strategy: &mut dyn Strategy, recording: &Recording, evaluations: usize) -> Vec<f64> {
+/// Runs a strategy for at most so many evaluations, those of the points to begin with included.
+/// After each: the best so far, divided by the best there is. At least 1, and infinite while
+/// nothing valid was found.
+pub fn replay(
+    strategy: &mut dyn Strategy,
+    recording: &Recording,
+    begin: &[usize],
+    evaluations: usize,
+) -> Vec<f64> {
     let optimum = recording.seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let mut history = History::default();
     let mut best = f64::INFINITY;
     let mut curve = Vec::new();
     while curve.len() < evaluations {
-        let Some(point) = strategy.propose(&recording.points, &history) else { break };
+        let usual = begin.get(curve.len()).copied();
+        let proposed = usual.or_else(|| strategy.propose(&recording.points, &history));
+        let Some(point) = proposed else { break };
         let seconds = recording.seconds.get(point).copied().flatten();
         history.trials.push(Trial { point, seconds });
         best = seconds.map_or(best, |seconds| best.min(seconds));
@@ -47,9 +55,11 @@ mod tests {
         let recording = Recording { points, seconds };
         let run = |evaluations| {
             let mut exhaustive = strategy::by_name("exhaustive", 1, None).unwrap();
-            replay(exhaustive.as_mut(), &recording, evaluations)
+            replay(exhaustive.as_mut(), &recording, &[], evaluations)
         };
         assert_eq!(run(3), [f64::INFINITY, 2.0, 1.03]);
+        let mut exhaustive = strategy::by_name("exhaustive", 1, None).unwrap();
+        assert_eq!(replay(exhaustive.as_mut(), &recording, &[4], 2), [1.0, 1.0]);
         let all = run(100);
         assert_eq!(all, [f64::INFINITY, 2.0, 1.03, 1.03, 1.0]);
         assert_eq!(evaluations_to_within(&all, 0.05), Some(3));
@@ -62,6 +72,6 @@ mod tests {
         let points = Space::new("a test").parameter("a", 0..3).points().unwrap();
         let recording = Recording { points, seconds: vec![None; 3] };
         let mut random = strategy::by_name("random", 1, None).unwrap();
-        assert_eq!(replay(random.as_mut(), &recording, 9), [f64::INFINITY; 3]);
+        assert_eq!(replay(random.as_mut(), &recording, &[], 9), [f64::INFINITY; 3]);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::assembly::Kernel;
+use polaris_gcn::Kernel;
+
+use super::TARGET;
 
 /// Schema of the JSON report; changed when a field changes its meaning or goes.
 const SCHEMA: &str = "polaris.isa/1";
@@ -81,8 +83,9 @@ pub fn json(outcomes: &[Outcome]) -> String {
         })
         .collect();
     format!(
-        "{{\"schema\":{},\"target\":\"gfx803\",\"clean\":{},\"kernels\":[{}],\"errors\":[{}]}}",
+        "{{\"schema\":{},\"target\":{},\"clean\":{},\"kernels\":[{}],\"errors\":[{}]}}",
         quote(SCHEMA),
+        quote(TARGET),
         is_clean(outcomes),
         kernels.join(","),
         errors.join(",")
@@ -166,15 +169,20 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assembly::parse_kernels;
+    use polaris_gcn::parse_kernels;
+
     use super::*;
+
+    const PLAIN: &str = include_str!("../../../crates/polaris-gcn/src/testdata/plain.s");
+    const SCRATCH: &str = include_str!("../../../crates/polaris-gcn/src/testdata/scratch.s");
+    const SPILL: &str = include_str!("../../../crates/polaris-gcn/src/testdata/spill.s");
 
     fn outcome(program: &str, assembly: &str) -> Outcome {
         Outcome { program: program.to_owned(), kernels: Ok(parse_kernels(assembly).unwrap()) }
     }
 
     fn plain() -> Outcome {
-        outcome("scale.cl", include_str!("testdata/plain.s"))
+        outcome("scale.cl", PLAIN)
     }
 
     #[test]
@@ -182,11 +190,11 @@ mod tests {
         assert!(is_clean(&[plain()]));
         assert_eq!(summary(&[plain()]), "2 kernels, 0 spills");
 
-        let scratch = [plain(), outcome("pick.cl", include_str!("testdata/scratch.s"))];
+        let scratch = [plain(), outcome("pick.cl", SCRATCH)];
         assert!(!is_clean(&scratch));
         assert_eq!(summary(&scratch), "3 kernels, 0 spills, 1 with scratch");
 
-        let spill = [outcome("wide.cl", include_str!("testdata/spill.s"))];
+        let spill = [outcome("wide.cl", SPILL)];
         assert!(!is_clean(&spill));
         assert_eq!(summary(&spill), "1 kernel, 215 spills, 1 with scratch");
 
@@ -197,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned_and_marks_faults() {
-        let outcomes = [plain(), outcome("wide.cl", include_str!("testdata/spill.s"))];
+        let outcomes = [plain(), outcome("wide.cl", SPILL)];
         let expected = "\
 program   kernel           group     VGPRs  SGPRs   LDS  scratch  spills  waves    code
 scale.cl  scale_f32_plain  16x16x1       7     12  1024        0       0     10     380

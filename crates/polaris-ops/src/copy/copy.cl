@@ -11,7 +11,8 @@
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group (vector and strided)
 //   VARIANT        0 for copy_vector, 1 for copy_strided, 2 for copy_tiled
-//   TILE, TILE_ROWS  side of a tile, and rows of work-items in its group (tiled)
+//   TILE           side of a tile, and work-items in a row of its group (tiled)
+//   TILE_ROWS      rows of work-items in a tile's group; divides TILE (tiled)
 //
 // Ranks are arguments and not parameters: branches on them cost next to nothing, while each
 // program costs a build.

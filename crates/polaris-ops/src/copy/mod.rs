@@ -2,9 +2,13 @@
 
 mod cpu;
 mod opencl;
+mod opencl_tiling;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
+pub use opencl_tiling::{
+    Tiling, default_tiling, tiling_config, tiling_of, tiling_source, tiling_space,
+};
 
 use polaris_core::{DType, Element, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
@@ -50,7 +54,7 @@ impl Operation for Copy {
     type Kernel = Kernel;
 
     const KERNELS: &'static [Kernel] =
-        &[Kernel::Native, Kernel::Vector, Kernel::Tiled, Kernel::Strided];
+        &[Kernel::Native, Kernel::Vector, Kernel::Tiled(Tiling::DEFAULT), Kernel::Strided];
 
     fn name(&self) -> &'static str {
         "copy"
@@ -77,6 +81,15 @@ impl Operation for Copy {
         output: &Array,
     ) -> bool {
         opencl::supports(kernel, device, inputs[0], output)
+    }
+
+    fn preferred(
+        &self,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Option<Kernel> {
+        opencl::preferred(device, inputs[0], output)
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], output: &Array) -> String {

@@ -5,6 +5,8 @@ use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::cpu::transposed_axis;
+use super::opencl_tiling::Tiling;
+use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
 use crate::opencl::{
     ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
 };
@@ -18,29 +20,34 @@ pub enum Kernel {
     /// Dense arrays with a conversion, four elements at a time.
     Vector,
     /// A transposition through local memory.
-    Tiled,
+    Tiled(Tiling),
     /// Any layout, one element at a time.
     Strided,
 }
 
 impl Kernel {
     /// Its part of the kernel's name.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::Native => "native",
-            Self::Vector => "vector",
-            Self::Tiled => "tiled",
-            Self::Strided => "strided",
+            Self::Native => "native".to_owned(),
+            Self::Vector => "vector".to_owned(),
+            Self::Tiled(tiling) => format!("tiled{}", tiling.name()),
+            Self::Strided => "strided".to_owned(),
+        }
+    }
+
+    /// The number of its function in the source, if it has one.
+    const fn variant(self) -> u64 {
+        match self {
+            Self::Native | Self::Vector => 0,
+            Self::Strided => 1,
+            Self::Tiled(_) => 2,
         }
     }
 }
 
-const PARTS: &[&str] = &[ELEMENT, include_str!("copy.cl")];
-
-/// Side of a transposed tile, and rows of work-items in its group. 32 x 8 is 256 items, and a
-/// tile of the largest elements takes 8.3 KiB of local memory.
-const TILE: usize = 32;
-const TILE_ROWS: usize = 8;
+/// The texts of every program.
+pub(super) const PARTS: &[&str] = &[ELEMENT, include_str!("copy.cl")];
 
 /// Groups along the third axis: some drivers allow no more than 65,535.
 const MOST_OUTER_GROUPS: usize = 32_768;
@@ -57,8 +64,18 @@ struct Config {
 impl Config {
     fn key(&self) -> u64 {
         let types = dtype_code(self.from) << 8 | dtype_code(self.to);
-        let flags = (self.kernel as u64) << 1 | u64::from(self.wide);
-        (types << 8 | flags) << 16 | self.work_group as u64
+        let flags = self.kernel.variant() << 1 | u64::from(self.wide);
+        let Tiling { tile, rows } = self.tiling();
+        let tiling = u64::from(tile) << 8 | u64::from(rows);
+        ((types << 8 | flags) << 16 | tiling) << 16 | self.work_group as u64
+    }
+
+    /// Of kernels without tiles, the one that the source has for them too.
+    fn tiling(&self) -> Tiling {
+        match self.kernel {
+            Kernel::Tiled(tiling) => tiling,
+            _ => Tiling::DEFAULT,
+        }
     }
 
     fn source(&self) -> ProgramSource {
@@ -75,11 +92,7 @@ impl Config {
             let compute = [self.from, self.to].map(compute_type);
             (self.from.name(), self.to.name(), compute, conversion(self.from, self.to))
         };
-        let variant = match self.kernel {
-            Kernel::Native | Kernel::Vector => 0,
-            Kernel::Strided => 1,
-            Kernel::Tiled => 2,
-        };
+        let Tiling { tile, rows } = self.tiling();
         let defines = Defines::new()
             .code("FROM", from)
             .code("TO", to)
@@ -88,9 +101,9 @@ impl Config {
             .code("CT", stored)
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
             .number("WORK_GROUP", self.work_group as i64)
-            .number("TILE", TILE as i64)
-            .number("TILE_ROWS", TILE_ROWS as i64)
-            .number("VARIANT", variant);
+            .number("TILE", tile)
+            .number("TILE_ROWS", rows)
+            .number("VARIANT", self.kernel.variant() as i64);
         let name = format!("copy.cl {}_to_{}_{}", self.from, self.to, self.kernel.name());
         let wide = if self.wide { "_wide" } else { "" };
         ProgramSource { name: name + wide, parts: PARTS, defines, options: "" }
@@ -147,21 +160,42 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &A
                 same_type && dense && !input.buffer().shares_memory_with(output.buffer())
             }
             Kernel::Vector => dense && aligned(input) && aligned(output),
-            Kernel::Tiled => {
+            Kernel::Tiled(tiling) => {
                 let limits = device.capabilities();
-                let local = TILE * (TILE + 1) * output.dtype().size();
-                same_type
-                    && transposed_axis(&space).is_some()
-                    && limits.max_work_group >= TILE * TILE_ROWS
-                    && limits.local_memory_bytes >= local as u64
+                let fits = tiling.on(limits).check_for(limits, output.dtype().size()).is_ok();
+                same_type && fits && transposed_axis(&space).is_some()
             }
             Kernel::Strided => true,
         }
 }
 
+/// The tiles that tuning decided on for a transposition.
+pub fn preferred(device: &OpenClDevice, input: &Array, output: &Array) -> Option<Kernel> {
+    if input.dtype() != output.dtype() || !has_decisions(device, Family::Permute) {
+        return None;
+    }
+    let space = space(input, output).ok()?;
+    let (width, height) = (space.inner().0, space.dims()[transposed_axis(&space)?]);
+    let problem = Problem {
+        family: Family::Permute,
+        dtype: output.dtype(),
+        layout: letters(b"t"),
+        sizes: [space.elements() / (width * height).max(1), width, height],
+    };
+    let Parameters::Tiling(tiling) = decided(device, &problem)? else {
+        return None;
+    };
+    let kernel = Kernel::Tiled(tiling);
+    supports(kernel, device, input, output).then_some(kernel)
+}
+
 pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array) -> Result<()> {
     let space = space(input, output)?;
     let elements = output.elements();
+    let kernel = match kernel {
+        Kernel::Tiled(tiling) => Kernel::Tiled(tiling.on(device.capabilities())),
+        other => other,
+    };
     let wide = kernel != Kernel::Vector && needs_wide_index(&space);
     let config = Config {
         kernel,
@@ -194,7 +228,7 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
             }
             pass_array(pass_array(launch, output), input).run(&[elements], &[config.work_group])?;
         }
-        Kernel::Tiled => {
+        Kernel::Tiled(tiling) => {
             let axis =
                 transposed_axis(&space).expect("the kernel should be checked to support this");
             let last = space.rank() - 1;
@@ -212,9 +246,10 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
             for values in [dims, to, from] {
                 launch = pass_axes(launch, &pick(values), wide);
             }
-            let tiles = [dims[last].div_ceil(TILE), dims[axis].div_ceil(TILE)];
-            let global = [tiles[0] * TILE, tiles[1] * TILE_ROWS, outer.min(MOST_OUTER_GROUPS)];
-            pass_array(pass_array(launch, output), input).run(&global, &[TILE, TILE_ROWS, 1])?;
+            let [tile, rows] = [tiling.tile, tiling.rows].map(usize::from);
+            let tiles = [dims[last].div_ceil(tile), dims[axis].div_ceil(tile)];
+            let global = [tiles[0] * tile, tiles[1] * rows, outer.min(MOST_OUTER_GROUPS)];
+            pass_array(pass_array(launch, output), input).run(&global, &[tile, rows, 1])?;
         }
     }
     Ok(())
@@ -223,16 +258,21 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
 /// Each pair of types, and the sizes of elements with wide indices.
 pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut configs = Vec::new();
-    for kernel in [Kernel::Vector, Kernel::Strided, Kernel::Tiled] {
+    let tiled = Kernel::Tiled(Tiling::DEFAULT);
+    for kernel in [Kernel::Vector, Kernel::Strided, tiled] {
         let config = |from, to, wide| Config { kernel, from, to, wide, work_group: 256 };
         for from in DType::ALL {
-            let to_types =
-                DType::ALL.into_iter().filter(|&to| kernel != Kernel::Tiled || from == to);
+            let to_types = DType::ALL.into_iter().filter(|&to| kernel != tiled || from == to);
             configs.extend(to_types.map(|to| config(from, to, false)));
         }
         configs.extend(
             [DType::U8, DType::F16, DType::F32, DType::F64].map(|dtype| config(dtype, dtype, true)),
         );
+    }
+    // The other ends of what tuning may choose.
+    for tiling in [Tiling { tile: 16, rows: 16 }, Tiling { tile: 64, rows: 4 }] {
+        let (kernel, dtype) = (Kernel::Tiled(tiling), DType::F32);
+        configs.push(Config { kernel, from: dtype, to: dtype, wide: false, work_group: 256 });
     }
     configs.iter().map(Config::source).collect()
 }

@@ -11,10 +11,13 @@ mod strassen;
 mod stream;
 mod timeline;
 
+pub use crate::opencl::tuned::{Explanation, explain};
 pub(crate) use opencl::shipped_programs;
 pub use opencl::{
-    Kernel, MultiplyAdd, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, VARIANTS, Variant,
-    config_of, tile_features, tile_of, tile_source, tile_space, usual_tiles,
+    Kernel, MultiplyAdd, Skinny, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, TileTarget,
+    VARIANTS, Variant, config_of, default_skinny, default_tile, skinny_config, skinny_of,
+    skinny_source, skinny_space, tile_features, tile_of, tile_program, tile_source, tile_space,
+    usual_tiles,
 };
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};

@@ -1,4 +1,7 @@
-//! What the OpenCL implementations share: elements of every type, and indices of any layout.
+//! What the OpenCL implementations share: elements of every type, indices of any layout, and what
+//! tuning decided.
+
+pub mod tuned;
 
 use polaris_core::{Collapsed, DType, MAX_RANK};
 use polaris_runtime::Device;

@@ -4,10 +4,14 @@
 mod cpu;
 mod cpu_folds;
 mod opencl;
+mod opencl_grouping;
 mod opencl_program;
 mod reference;
 
 pub use opencl::Kernel;
+pub use opencl_grouping::{
+    Grouping, default_grouping, grouping_config, grouping_of, grouping_source, grouping_space,
+};
 pub(crate) use opencl_program::shipped_programs;
 
 use polaris_core::{Collapsed, DType, Error as CoreError, Layout, MAX_RANK, Shape};
@@ -118,8 +122,12 @@ impl Reduce {
 impl Operation for Reduce {
     type Kernel = Kernel;
 
-    const KERNELS: &'static [Kernel] =
-        &[Kernel::Columns, Kernel::OnePass, Kernel::Tree, Kernel::Serial];
+    const KERNELS: &'static [Kernel] = &[
+        Kernel::Columns,
+        Kernel::OnePass(Grouping::DEFAULT),
+        Kernel::Tree(Grouping::DEFAULT),
+        Kernel::Serial,
+    ];
 
     fn name(&self) -> &'static str {
         self.reduction.name()
@@ -165,6 +173,15 @@ impl Operation for Reduce {
         output: &Array,
     ) -> bool {
         opencl::supports(self, kernel, device, inputs[0], output)
+    }
+
+    fn preferred(
+        &self,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Option<Kernel> {
+        opencl::preferred(self, device, inputs[0], output)
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _: &Array) -> String {

@@ -4,8 +4,10 @@ use polaris_core::{Collapsed, DType, MAX_RANK};
 use polaris_runtime::opencl::{COUNTERS, OpenClDevice};
 use polaris_runtime::{Buffer, Device, DeviceExt};
 
+use super::opencl_grouping::{Grouping, power_of_two};
 use super::opencl_program::{Config, Variant, accumulator_dtype};
 use super::{Reduce, Reduction, Spaces};
+use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
 use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
 use crate::{Array, Result};
 
@@ -15,39 +17,44 @@ pub enum Kernel {
     /// A work-item for each output, or each segment of one, side by side in memory.
     Columns,
     /// A work-group for each segment of an output; the last one to finish combines them.
-    OnePass,
+    OnePass(Grouping),
     /// A work-group for each output, or each segment of one, which a second launch combines.
-    Tree,
+    Tree(Grouping),
     /// A work-item for each output: slow, and little that a compiler could get wrong.
     Serial,
 }
 
 impl Kernel {
     /// Its part of the kernel's name.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::Columns => "columns",
-            Self::OnePass => "onepass",
-            Self::Tree => "tree",
-            Self::Serial => "serial",
+            Self::Columns => "columns".to_owned(),
+            Self::OnePass(grouping) => format!("onepass{}", grouping.name()),
+            Self::Tree(grouping) => format!("tree{}", grouping.name()),
+            Self::Serial => "serial".to_owned(),
         }
     }
 
     const fn variant(self) -> Variant {
         match self {
             Self::Columns | Self::Serial => Variant::Serial,
-            Self::OnePass => Variant::OnePass,
-            Self::Tree => Variant::Tree,
+            Self::OnePass(_) => Variant::OnePass,
+            Self::Tree(_) => Variant::Tree,
+        }
+    }
+
+    /// Work-items in a group on a device.
+    fn work_group(self, device: &OpenClDevice) -> usize {
+        let limit = power_of_two(work_group(device));
+        match self {
+            Self::OnePass(grouping) | Self::Tree(grouping) => limit.min(grouping.group.into()),
+            Self::Columns | Self::Serial => limit,
         }
     }
 }
 
 /// Up to this many elements an output is better served by one work-item than by a group.
 const SHORT: usize = 16;
-
-/// Elements for each work-item that make another group worth its while. Segments are multiples of
-/// it, so that no group ends with a few elements, and of four, as reading in fours needs it.
-const PIECE: usize = 8;
 
 /// Which part of the work a launch does; the numbers are those of the source.
 #[derive(Debug, Clone, Copy)]
@@ -68,26 +75,54 @@ pub fn supports(
         return false;
     };
     let (length, [_, stride]) = kept.inner();
-    let group = power_of_two(work_group(device));
-    // A value and a place for each item, and a number for all of them.
-    let fits = group * 16 + 4 <= device.capabilities().local_memory_bytes as usize;
-    device.capabilities().supports(input.dtype())
+    let capabilities = device.capabilities();
+    let fits =
+        |grouping: Grouping| grouping.on(capabilities, input.dtype()).check(capabilities).is_ok();
+    capabilities.supports(input.dtype())
         && match kernel {
             Kernel::Columns => {
                 reduced.elements() <= SHORT
                     || stride == 1 && length >= 32 && reduced.inner().1 != [1]
             }
-            Kernel::OnePass => {
-                let split = Split::new(kernel, device, input.dtype(), output, &reduced);
-                fits && output.elements() <= COUNTERS && split.segments > 1
+            Kernel::OnePass(grouping) => {
+                fits(grouping) && output.elements() <= COUNTERS && {
+                    let split = Split::new(kernel, device, input.dtype(), output, &reduced);
+                    split.segments > 1
+                }
             }
-            Kernel::Tree => fits,
+            Kernel::Tree(grouping) => fits(grouping),
             Kernel::Serial => true,
         }
 }
 
-fn power_of_two(limit: usize) -> usize {
-    1 << limit.max(1).ilog2()
+/// The kernel that tuning decided on. Outputs that are better served by a work-item each, and
+/// elements that are not dense, are not tuned.
+pub fn preferred(
+    op: &Reduce,
+    device: &OpenClDevice,
+    input: &Array,
+    output: &Array,
+) -> Option<Kernel> {
+    if !has_decisions(device, Family::Reduce) {
+        return None;
+    }
+    let Spaces { reduced, .. } = op.spaces(input, output).ok()?;
+    let is_dense = reduced.rank() == 1 && reduced.inner().1 == [1];
+    if !is_dense || supports(op, Kernel::Columns, device, input, output) {
+        return None;
+    }
+    let problem = Problem {
+        family: Family::Reduce,
+        dtype: input.dtype(),
+        layout: letters(b"rows"),
+        sizes: [output.elements(), reduced.elements(), 1],
+    };
+    let Parameters::Grouping(grouping) = decided(device, &problem)? else {
+        return None;
+    };
+    [Kernel::OnePass(grouping), Kernel::Tree(grouping)]
+        .into_iter()
+        .find(|&kernel| supports(op, kernel, device, input, output))
 }
 
 /// How the elements of each output are split into segments.
@@ -99,7 +134,8 @@ struct Split {
 
 impl Split {
     /// Enough segments to fill the device, but none shorter than is worth a work-group or
-    /// work-item. It is the same for `OnePass` and `Tree`, so that both give the same bits.
+    /// work-item. It is the same for `OnePass` and `Tree` of one grouping, so that both give the
+    /// same bits.
     fn new(
         kernel: Kernel,
         device: &OpenClDevice,
@@ -107,18 +143,17 @@ impl Split {
         output: &Array,
         reduced: &Collapsed<1>,
     ) -> Self {
-        let units = device.capabilities().compute_units;
-        let group = power_of_two(work_group(device));
+        let capabilities = device.capabilities();
+        let units = capabilities.compute_units;
+        let group = kernel.work_group(device);
         let (outputs, count) = (output.elements().max(1), reduced.elements());
         let length = match kernel {
             Kernel::Serial => count,
-            Kernel::OnePass | Kernel::Tree => {
-                // Each item has four loads under way, so a few groups keep a unit's memory busy;
-                // more would only lengthen the end, when groups are counted one after another and
-                // the last one looks at all of them. Narrow elements need more loads for as much.
-                let groups = units * if dtype.size() < 4 { 6 } else { 4 };
-                let pieces = count.div_ceil(group * PIECE);
-                pieces.div_ceil(groups.div_ceil(outputs)) * group * PIECE
+            Kernel::OnePass(grouping) | Kernel::Tree(grouping) => {
+                let grouping = grouping.on(capabilities, dtype);
+                let groups = units * usize::from(grouping.groups_per_unit);
+                let piece = group * usize::from(grouping.piece);
+                count.div_ceil(piece).div_ceil(groups.div_ceil(outputs)) * piece
             }
             Kernel::Columns => {
                 let items = (units * group * 8).div_ceil(outputs);
@@ -147,7 +182,7 @@ pub fn run(
         dtype: input.dtype(),
         one_axis: spaces.reduced.rank() <= 1,
         wide: needs_wide_index(&spaces.kept) || needs_wide_index(&spaces.reduced),
-        work_group: power_of_two(work_group(device)),
+        work_group: kernel.work_group(device),
     };
     let partial_len = if segments > 1 { outputs * segments } else { 1 };
     let dtype = accumulator_dtype(op.reduction, input.dtype());
@@ -169,7 +204,7 @@ pub fn run(
         return launcher.launch(Stage::Only, outputs, count, 1, length);
     }
     launcher.launch(Stage::First, outputs, count, segments, length)?;
-    if kernel == Kernel::OnePass {
+    if config.variant == Variant::OnePass {
         return Ok(());
     }
     launcher.launch(Stage::Second, outputs, segments, 1, segments)

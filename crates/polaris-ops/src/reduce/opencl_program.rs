@@ -6,7 +6,8 @@ use polaris_runtime::opencl::{Defines, ProgramSource};
 use super::Reduction;
 use crate::opencl::{ELEMENT, compute_type, dtype_code};
 
-const PARTS: &[&str] = &[ELEMENT, include_str!("reduce.cl")];
+/// The texts of every program.
+pub(super) const PARTS: &[&str] = &[ELEMENT, include_str!("reduce.cl")];
 
 /// The functions of the source, of which kernels may share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,9 @@ impl Variant {
         if self == Self::Serial { "reduce_serial" } else { "reduce_tree" }
     }
 }
+
+/// Work-items in a group where the device has no smaller limit and nothing was tuned.
+const USUAL_GROUP: usize = 256;
 
 /// What one program is specialised for.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +68,11 @@ impl Config {
         let name = format!("reduce.cl {}_{}_{variant}", self.reduction.name(), self.dtype);
         let axes = if self.one_axis { "" } else { "_axes" };
         let wide = if self.wide { "_wide" } else { "" };
-        ProgramSource { name: name + axes + wide, parts: PARTS, defines, options: "" }
+        let group = match self.work_group {
+            USUAL_GROUP => String::new(),
+            other => format!("_{other}"),
+        };
+        ProgramSource { name: name + axes + wide + &group, parts: PARTS, defines, options: "" }
     }
 }
 
@@ -105,7 +113,7 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
             dtype,
             one_axis,
             wide,
-            work_group: 256,
+            work_group: USUAL_GROUP,
         };
         for reduction in Reduction::ALL {
             let defined = |dtype: &DType| reduction != Reduction::Mean || dtype.is_float();
@@ -114,6 +122,11 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
             for (one_axis, wide) in [(false, false), (true, true), (false, true)] {
                 configs.push(config(reduction, DType::F32, one_axis, wide));
             }
+        }
+        // The other end of what tuning may choose.
+        if variant != Variant::Serial {
+            let sum = config(Reduction::Sum, DType::F32, true, false);
+            configs.push(Config { work_group: 64, ..sum });
         }
     }
     configs.iter().map(Config::source).collect()

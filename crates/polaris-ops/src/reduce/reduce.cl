@@ -13,7 +13,8 @@
 //   FIRST          the running result of no elements
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   ONE_AXIS       1 if at most one axis is reduced: elements are then found without divisions
-//   WORK_GROUP     work-items in a group, a power of two
+//   WORK_GROUP     work-items in a group, a power of two (with the segments' length, which the host
+//                  chooses, it decides in which order elements are combined)
 //   TREE           1 for reduce_tree, 0 for reduce_serial
 //   ONE_PASS       1 if the last group reduces the partial results (of FIRST_STAGE; TREE only)
 //

@@ -46,6 +46,13 @@ impl Weights {
         weights
     }
 
+    /// Whether these are the weights of a network with so many inputs.
+    pub(super) fn are_for(&self, inputs: usize) -> bool {
+        let Self { first, first_bias, second, second_bias, last, last_bias } = self;
+        let lengths = [first, first_bias, second, second_bias, last, last_bias].map(Vec::len);
+        lengths == [inputs * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN, 1]
+    }
+
     pub(super) fn parts(&mut self) -> [&mut Vec<f32>; 6] {
         let Self { first, first_bias, second, second_bias, last, last_bias } = self;
         [first, first_bias, second, second_bias, last, last_bias]

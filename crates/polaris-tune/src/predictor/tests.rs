@@ -102,20 +102,6 @@ fn what_is_held_out_is_never_seen() {
 }
 
 #[test]
-fn a_predictor_survives_as_text() {
-    let samples = smooth(2, 1);
-    for which in [Model::Forest, Model::Network, Model::Both] {
-        let predictor = Predictor::fit(&samples, which, 1).unwrap();
-        let text = predictor.to_json();
-        assert_eq!((predictor.bytes(), predictor.width()), (text.len(), 6));
-        assert_eq!(Predictor::from_json(&text).unwrap(), predictor);
-        assert!(Predictor::from_json(&text[..text.len() / 2]).is_err());
-    }
-    let empty = Predictor::from_json(r#"{"width":3,"forest":null,"network":null}"#);
-    assert!(empty.unwrap_err().to_string().contains("train it again"));
-}
-
-#[test]
 fn too_little_is_an_error() {
     let mut samples = smooth(2, 1);
     let one_group = cross_validate(&samples[..24], Model::Forest, 5, GroupBy::Shape, 1);

@@ -5,7 +5,7 @@ use super::{History, Strategy};
 use crate::{Points, Random};
 
 /// Of two points whose times differ by this share the slower is still accepted often, at first.
-const HOT: f64 = 0.25;
+const HOT: f64 = 0.12;
 /// Below this the walk only follows the noise of the measurements.
 const COLD: f64 = 0.02;
 
@@ -114,7 +114,9 @@ impl Strategy for Annealing {
 
         let mut next = None;
         for _ in 0..50 {
-            let steps = terrain.steps(at);
+            // Constraints often let two parameters change only together.
+            let mut steps = terrain.steps(at);
+            steps.extend(terrain.double_steps(at).into_iter().map(|point| (point, 2)));
             let Some(to) = pick(&steps, random) else { break };
             match terrain.cost(to) {
                 None => {

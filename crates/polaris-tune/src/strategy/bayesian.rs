@@ -3,6 +3,7 @@
 use super::features::{Features, likely};
 use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};
+use crate::surface::Surface;
 use crate::{Forest, ForestOptions, Points, Random};
 
 /// Candidates drawn at random for each proposal.
@@ -25,6 +26,9 @@ pub struct Bayesian {
 struct Model {
     /// Of the logarithm of the seconds.
     times: Forest,
+    /// Of the same, in the parameters themselves.
+    surface: Surface,
+    single: usize,
     /// Of 1 for what worked and 0 for what failed; none while nothing failed.
     working: Option<Forest>,
     /// How many trials it has learnt from.
@@ -62,17 +66,24 @@ impl Model {
         }
         let options = ForestOptions { min_leaf: 1, ..ForestOptions::default() };
         let times = Forest::fit(&rows, &targets, &options, random);
+        let single = features.single;
+        let parameters: Vec<Vec<f32>> = rows.iter().map(|row| row[..single].to_vec()).collect();
+        let surface = Surface::fit(&parameters, &targets);
         let working = features.learn_failures(points, history, prior, random);
-        Self { times, working, trials: history.trials.len() }
+        Self { times, surface, single, working, trials: history.trials.len() }
     }
 
     /// How much faster than the best a point is expected to be, as a share, weighted with how
     /// likely it works at all.
     fn promise(&self, row: &[f32], best: f64) -> f64 {
         let time = self.times.predict(row);
-        // Trees that agree by chance are not certain.
-        let deviation = time.deviation.max(0.01);
-        let z = (best - time.mean) / deviation;
+        let surface = self.surface.predict(&row[..self.single]);
+        let mean = 0.5 * (time.mean + surface);
+        // Trees that agree by chance are not certain, and where the two models differ at least one
+        // of them is wrong.
+        let deviation = (time.deviation.powi(2) + 0.25 * (time.mean - surface).powi(2)).sqrt();
+        let deviation = deviation.max(0.01);
+        let z = (best - mean) / deviation;
         let density = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
         let improvement = deviation * (z * normal_below(z) + density);
         improvement * likely(self.working.as_ref(), row)
@@ -82,6 +93,15 @@ impl Model {
 /// The probability that a normally distributed number is below `z`, to about 1e-4: enough to rank.
 fn normal_below(z: f64) -> f64 {
     1.0 / (1.0 + (-z * (1.5976 + 0.070_565_992 * z * z)).exp())
+}
+
+/// The untried points beside one.
+fn around(terrain: &Terrain, centre: usize) -> Vec<usize> {
+    let mut points: Vec<usize> =
+        terrain.steps(centre).into_iter().map(|(point, _)| point).collect();
+    points.extend(terrain.double_steps(centre));
+    points.retain(|&point| terrain.cost(point).is_none());
+    points
 }
 
 /// Some untried points at random, and those around the fastest ones.
@@ -97,10 +117,8 @@ fn candidates(terrain: &Terrain, history: &History, random: &mut Random) -> Vec<
         let mut timed: Vec<(f64, usize)> = timed.collect();
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
         for &(_, centre) in timed.iter().take(CENTRES) {
-            chosen.extend(terrain.steps(centre).into_iter().map(|(point, _)| point));
-            chosen.extend(terrain.double_steps(centre));
+            chosen.extend(around(terrain, centre));
         }
-        chosen.retain(|&point| terrain.cost(point).is_none());
         chosen.sort_unstable();
         chosen.dedup();
     }
@@ -133,7 +151,15 @@ impl Strategy for Bayesian {
         }
         let model = self.model.as_ref()?;
         let mut promise = |point: usize| model.promise(features.of(points, point, prior), best);
-        let scored = candidates(terrain, history, random).into_iter().map(|p| (p, promise(p)));
-        scored.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
+        let mut most_promising = |points: Vec<usize>| {
+            let scored = points.into_iter().map(|point| (point, promise(point)));
+            scored.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
+        };
+        // Every other time beside the best: models are vague about the last few percent.
+        let beside = match terrain.best() {
+            Some(centre) if trials.is_multiple_of(2) => around(terrain, centre),
+            _ => Vec::new(),
+        };
+        most_promising(beside).or_else(|| most_promising(candidates(terrain, history, random)))
     }
 }

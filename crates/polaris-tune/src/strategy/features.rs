@@ -6,11 +6,15 @@ use crate::{Forest, ForestOptions, Points, Random};
 /// The features of points, worked out when they are first asked for.
 pub(super) struct Features {
     rows: Vec<Option<Vec<f32>>>,
+    /// How many parameters vary: so many features come first, before their pairs.
+    pub single: usize,
 }
 
 impl Features {
     pub fn new(points: &Points) -> Self {
-        Self { rows: vec![None; points.len()] }
+        let varies = |place: &usize| points.levels(*place).len() > 1;
+        let single = (0..points.names().len()).filter(varies).count();
+        Self { rows: vec![None; points.len()], single }
     }
 
     /// The logarithms of the values and of their products and quotients in pairs: sizes of tiles,
@@ -18,8 +22,14 @@ impl Features {
     /// them by itself. The logarithm of the predicted time is one more, where there is one.
     pub fn of(&mut self, points: &Points, point: usize, prior: Option<&[f64]>) -> &[f32] {
         self.rows[point].get_or_insert_with(|| {
-            let log = |&value: &i64| if value > 0 { (value as f32).log2() } else { value as f32 };
-            let mut row: Vec<f32> = points.values(point).iter().map(log).collect();
+            // One above the logarithm, so that 1 is not the same as 0.
+            let log = |&value: &i64| {
+                if value > 0 { (value as f32).log2() + 1.0 } else { value as f32 }
+            };
+            // What has one value everywhere tells no two points apart.
+            let varies = |&(place, _): &(usize, &i64)| points.levels(place).len() > 1;
+            let values = points.values(point).iter().enumerate().filter(varies);
+            let mut row: Vec<f32> = values.map(|(_, value)| log(value)).collect();
             let single = row.len();
             for a in 0..single {
                 for b in a + 1..single {

@@ -15,8 +15,8 @@ use polaris::{DType, DeviceRef};
 use polaris_peers::Product;
 
 use super::cases::{Case, VariantChoice};
-use super::measure::Contender;
 use super::operands::{Operands, bytes_of};
+use crate::timing::Contender;
 
 /// Our helper threads look for work for a while before they sleep.
 const OUR_THREADS_SETTLE_IN: Duration = Duration::from_micros(100);
@@ -46,6 +46,11 @@ enum Way {
 }
 
 impl<'a> Ours<'a> {
+    /// The bytes of the result.
+    pub fn result(&self) -> anyhow::Result<Vec<u8>> {
+        bytes_of(self.out)
+    }
+
     /// Where the result goes.
     pub fn out(&self) -> &'a Array {
         self.out
@@ -102,10 +107,6 @@ impl Contender for Ours<'_> {
             std::hint::spin_loop();
         }
         Ok(())
-    }
-
-    fn result(&mut self) -> anyhow::Result<Vec<u8>> {
-        bytes_of(self.out)
     }
 
     fn settles_in(&self) -> Duration {
@@ -302,6 +303,13 @@ pub struct Theirs<'a> {
     pub settles_in: Duration,
 }
 
+impl Theirs<'_> {
+    /// The bytes of the result.
+    pub fn result(&mut self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.product.result()?)
+    }
+}
+
 impl Contender for Theirs<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
         Ok(self.product.run()?)
@@ -309,10 +317,6 @@ impl Contender for Theirs<'_> {
 
     fn finish(&mut self) -> anyhow::Result<()> {
         Ok(self.product.finish()?)
-    }
-
-    fn result(&mut self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.product.result()?)
     }
 
     fn settles_in(&self) -> Duration {

@@ -3,16 +3,15 @@
 pub mod cases;
 pub mod contenders;
 mod date;
-pub mod measure;
 pub mod operands;
-mod plot;
+pub mod plot;
 pub mod quick;
 pub mod reference;
 mod report;
 mod results;
 mod roofline;
 mod run_case;
-mod save;
+pub mod save;
 mod table;
 
 use polaris::runtime::Bytes;

@@ -34,6 +34,8 @@ pub enum Style {
     Line,
     /// As dots.
     Dots,
+    /// As a line without dots, for what changes between points or has too many of them.
+    Stroke,
     /// As a grey line without dots.
     Limit,
 }
@@ -45,8 +47,22 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 
+/// The style of a page with plots, whose classes are the plots' own.
+pub const SHEET: &str = "\
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code { font-size: 13px; }
+svg { width: 100%; max-width: 45rem; display: block; margin: 1rem 0; }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+svg .title { font-size: 13px; font-weight: 600; }
+svg .middle { text-anchor: middle; }
+svg .end { text-anchor: end; }
+svg .grid { stroke: #8884; }
+svg .line { fill: none; stroke-width: 1.5; }
+";
+
 /// Colours that people with any kind of sight can tell apart (Okabe and Ito).
-const COLOURS: [&str; 7] =
+pub const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"];
 
 /// When the colours are used up, they come again with broken lines.
@@ -142,7 +158,7 @@ fn draw(svg: &mut String, series: &Series, colour: &str, dashes: &str, x: &Axis,
              points=\"{points}\"/>"
         );
     }
-    if series.style != Style::Limit {
+    if matches!(series.style, Style::Line | Style::Dots) {
         // Whose line is broken has hollow dots.
         let fill = if dashes.is_empty() { colour } else { "none" };
         for ((a, b), (value_x, value_y)) in places.iter().zip(&series.points) {
@@ -221,7 +237,8 @@ fn round_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0].iter().map(|x| x * decade).find(|&x| x >= least).unwrap_or(10.0 * decade)
 }
 
-fn short(value: f64) -> String {
+/// A number with the digits that can be told apart in a plot.
+pub fn short(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 1.0 => format!("{value:.2}"),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::cases::Dims;
 use super::contenders::Ours;
-use super::measure::{Limits, take_turns, time_one};
+use crate::timing::{Limits, take_turns, time_one};
 
 /// Sizes of the products.
 pub const SIZES: [usize; 3] = [512, 1024, 2048];

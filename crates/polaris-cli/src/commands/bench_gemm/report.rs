@@ -5,25 +5,16 @@ use std::fmt::Write;
 use polaris::runtime::Bytes;
 
 use super::cases::Numbers;
-use super::plot::{Plot, Scale, Series, Style, escape};
+use super::plot::{Plot, SHEET, Scale, Series, Style, escape};
 use super::results::{DeviceFacts, Results, Row};
 use super::table::{error_text, number};
 use crate::session::Session;
 
+/// Beside what all pages with plots have.
 const STYLE: &str = "\
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: 13px; }
 th, td { padding: 2px 8px; text-align: right; border-bottom: 1px solid #8884; }
 th:nth-child(4), td:nth-child(4), th:nth-child(5), td:nth-child(5) { text-align: left; }
-code { font-size: 13px; }
-svg { width: 100%; max-width: 45rem; display: block; margin: 1rem 0; }
-svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-svg .title { font-size: 13px; font-weight: 600; }
-svg .middle { text-anchor: middle; }
-svg .end { text-anchor: end; }
-svg .grid { stroke: #8884; }
-svg .line { fill: none; stroke-width: 1.5; }
 ";
 
 /// The page.
@@ -31,7 +22,7 @@ pub fn page(session: &Session, results: &Results) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Polaris: matrix products</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <title>Polaris: matrix products</title>\n<style>\n{SHEET}{STYLE}</style>\n</head>\n<body>\n\
          <h1>Matrix products</h1>\n"
     );
     html.push_str(&machine(session, results));

@@ -8,13 +8,13 @@ use polaris_peers::{Peer, Problem};
 
 use super::cases::{Case, Dims, VariantChoice};
 use super::contenders::{Named, Theirs, bias_gelu, spoil, streamed, variants};
-use super::measure::{Contender, Limits, Timing, take_turns, time_one};
 use super::operands::Operands;
 use super::reference::Reference;
 use super::results::{OverlapRow, PeerRow, Row, finite};
 use super::roofline::{Roofline, intensity};
 use crate::arguments::Gemm;
 use crate::exit;
+use crate::timing::{Contender, Limits, Timing, take_turns, time_one};
 
 /// The shortest sample: long against the clock, against waiting for a GPU, and against waking the
 /// threads that slept while the others had their turn.

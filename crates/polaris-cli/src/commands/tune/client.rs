@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use polaris::DeviceId;
 use polaris::runtime::Error as RuntimeError;
-use polaris_tune::Failure;
+use polaris_tune::{Failure, ProblemKey};
 
-use super::protocol::{Job, Reply, Request};
+use super::protocol::{Reply, Request};
 use crate::arguments::Global;
 use crate::interrupt;
 use crate::supervisor::{listen, worker_command};
@@ -19,11 +19,11 @@ use crate::supervisor::{listen, worker_command};
 /// Operands and the reference of a large product take their time.
 const PREPARES_IN: Duration = Duration::from_secs(120);
 
-/// A worker for one device and product.
+/// A worker for one device and problem.
 pub struct Client<'a> {
     global: &'a Global,
     device: DeviceId,
-    job: Job,
+    problem: ProblemKey,
     /// None after it was lost, until it is asked again.
     process: Option<Process>,
 }
@@ -42,15 +42,15 @@ impl Drop for Process {
 }
 
 impl<'a> Client<'a> {
-    pub fn new(global: &'a Global, device: DeviceId, job: Job) -> Self {
-        Self { global, device, job, process: None }
+    pub fn new(global: &'a Global, device: DeviceId, problem: ProblemKey) -> Self {
+        Self { global, device, problem, process: None }
     }
 
     /// Hands over a request. What comes of it, [`Client::wait`] tells.
     pub fn send(&mut self, request: &Request) -> anyhow::Result<()> {
         if self.process.is_none() {
             let mut process = self.spawn()?;
-            say(&mut process, &Request::Prepare(self.job.clone()));
+            say(&mut process, &Request::Prepare(self.problem.clone()));
             self.process = Some(process);
             match self.wait(PREPARES_IN)? {
                 Reply::Prepared => {}

@@ -1,14 +1,19 @@
 //! The database on the command line: what is in it, and moving it between machines.
 
+use std::path::Path;
+
+use polaris::DType;
+use polaris::ops::matmul::{self, Explanation};
+use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::{Database, Outcome, Record};
 use serde::Serialize;
 
-use super::tuning_folder;
+use super::subject::{Work, subject};
+use super::{device_key, tuning_folder};
 use crate::arguments::{Global, Tune};
 use crate::exit;
 use crate::output::{self, Table, print_line};
 use crate::session::Session;
-use polaris_tune::choices::Choices;
 
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -20,7 +25,10 @@ struct Listed {
     shape: Vec<u64>,
     measurements: usize,
     failed: usize,
+    /// Where operations are counted.
     best_gflops: Option<f64>,
+    /// Where bytes are.
+    best_gbs: Option<f64>,
 }
 
 pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
@@ -79,7 +87,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
         "shape",
         ">measurements",
         ">failed",
-        ">best GFLOPS",
+        ">best",
     ]);
     for one in listed {
         let shape: Vec<String> = one.shape.iter().map(u64::to_string).collect();
@@ -91,7 +99,11 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
             shape.join("x"),
             one.measurements.to_string(),
             one.failed.to_string(),
-            one.best_gflops.map_or("-".to_owned(), |best| format!("{best:.1}")),
+            match (one.best_gflops, one.best_gbs) {
+                (Some(best), _) => format!("{best:.1} GFLOPS"),
+                (_, Some(best)) => format!("{best:.1} GB/s"),
+                _ => "-".to_owned(),
+            },
         ]);
     }
     table.print()?;
@@ -120,22 +132,27 @@ fn add(listed: &mut Vec<Listed>, record: &Record) {
             measurements: 0,
             failed: 0,
             best_gflops: None,
+            best_gbs: None,
         });
     }
     let one = &mut listed[place];
     one.measurements += 1;
     one.failed += usize::from(matches!(record.outcome, Outcome::Failed { .. }));
-    if let Some(seconds) = record.outcome.seconds() {
-        let sizes = problem.shape.iter().map(|&size| size as f64);
-        let gflops = 2.0 * sizes.product::<f64>() / seconds / 1e9;
-        one.best_gflops = Some(one.best_gflops.map_or(gflops, |best| best.max(gflops)));
+    // Operations of another version are counted, but what they do is not known.
+    if let (Some(seconds), Ok(subject)) = (record.outcome.seconds(), subject(&problem.operation)) {
+        let work = subject.work(problem);
+        let best = match work {
+            Work::Operations(_) => &mut one.best_gflops,
+            Work::Bytes(_) => &mut one.best_gbs,
+        };
+        *best = Some(best.unwrap_or(0.0).max(work.rate(seconds)));
     }
 }
 
-/// What is known of a shape, and what will be taken for it.
+/// What is known of a product, and what will be taken for it.
 fn explain(
     session: &Session,
-    folder: &std::path::Path,
+    folder: &Path,
     records: &[Record],
     shape: [usize; 3],
     json: bool,
@@ -145,29 +162,36 @@ fn explain(
         device: String,
         chip: String,
         measurements: usize,
-        choice: Option<polaris_tune::choices::Choice>,
+        /// The tile that will be taken.
+        kernel: Option<String>,
+        choice: Option<Choice>,
         reason: String,
     }
     let mut explained = Vec::new();
-    for device in session.devices()?.iter().filter(|device| device.as_opencl().is_some()) {
+    for device in session.devices()? {
+        let Some(opencl) = device.as_opencl() else { continue };
         let chip = &device.info().chip.key;
         let wanted = shape.map(|size| size as u64);
         let of_chip =
             records.iter().filter(|r| r.device.chip == *chip && r.problem.shape == wanted);
+        let found = matmul::explain(opencl, DType::F32, "nn", shape);
         let choices = Choices::load(&Choices::file(folder, chip)).choices;
-        let choice = choices.into_iter().find(|choice| choice.problem.shape == wanted);
-        let reason = match &choice {
-            Some(choice) if choice.config.is_some() => format!(
-                "measured: {:.2} times as fast as the default",
-                choice.default_seconds / choice.seconds
-            ),
-            Some(_) => "measured: nothing was faster than the default".to_owned(),
-            None => "this shape was not tuned; a near one is taken where there is one, else the \
-                     cost model's choice"
-                .to_owned(),
-        };
-        let (device, measurements) = (device.id().to_string(), of_chip.count());
-        explained.push(Explained { device, chip: chip.clone(), measurements, choice, reason });
+        let choice = found.as_ref().and_then(|found| {
+            let sizes = found.sizes.map(|size| size as u64);
+            choices.into_iter().find(|choice| choice.problem.shape == sizes)
+        });
+        let aligned = shape.iter().all(|size| size.is_multiple_of(4));
+        let default = matmul::default_tile(opencl, DType::F32, shape, aligned);
+        let tile = found.as_ref().and_then(|found| found.tile).or(default);
+        let driver = device_key(device.as_ref()).driver;
+        explained.push(Explained {
+            device: device.id().to_string(),
+            chip: chip.clone(),
+            measurements: of_chip.count(),
+            kernel: tile.map(|tile| tile.name()),
+            reason: reason(found.as_ref(), choice.as_ref(), shape, &driver),
+            choice,
+        });
     }
     if json {
         #[derive(Serialize)]
@@ -178,9 +202,10 @@ fn explain(
         return Ok(exit::OK);
     }
     for one in explained {
+        let kernel = one.kernel.as_deref().unwrap_or("no tile");
         print_line(&format!(
-            "{} ({}): {} measurements; {}",
-            one.device, one.chip, one.measurements, one.reason
+            "{} ({}): {kernel}: {}; {} measurements of this shape",
+            one.device, one.chip, one.reason, one.measurements
         ))?;
         if let Some(config) = one.choice.and_then(|choice| choice.config) {
             for (name, value) in config {
@@ -189,4 +214,38 @@ fn explain(
         }
     }
     Ok(exit::OK)
+}
+
+/// Why it is taken, in words.
+fn reason(
+    found: Option<&Explanation>,
+    choice: Option<&Choice>,
+    shape: [usize; 3],
+    driver: &str,
+) -> String {
+    let Some(found) = found else {
+        return "no shape like this was tuned, so the cost model chooses".to_owned();
+    };
+    let how = if found.predicted { "predicted" } else { "measured" };
+    let place = match found.shipped_for {
+        Some(chip) => format!("in the choices for {chip} that come with Polaris"),
+        None => "on this machine".to_owned(),
+    };
+    let mut text = format!("{how} {place}");
+    if found.sizes != shape {
+        let [m, n, k] = found.sizes;
+        text += &format!(" at {m}x{n}x{k}, the nearest shape");
+    }
+    match choice {
+        Some(choice) if found.tile.is_some() => {
+            let times = choice.default_seconds / choice.seconds;
+            text += &format!(", {times:.2} times as fast as the default");
+        }
+        _ if found.tile.is_none() => text += ", nothing was faster than the default",
+        _ => {}
+    }
+    if choice.is_some_and(|choice| choice.driver != driver && found.shipped_for.is_none()) {
+        text += "; that was with another driver, so it may be worth tuning again";
+    }
+    text
 }

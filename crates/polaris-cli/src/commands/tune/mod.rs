@@ -3,76 +3,57 @@
 mod client;
 mod database;
 mod inject;
+mod learn;
 mod protocol;
+mod report;
+mod results;
 mod search;
 mod study;
+mod subject;
+mod target;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use polaris::ops::matmul::{config_of, tile_source, tile_space, usual_tiles};
+use polaris::runtime::opencl::OpenClDevice;
 use polaris::{Device, DeviceRef};
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::strategy::by_name;
-use polaris_tune::{Database, DeviceKey, Failure, History, Points, ProblemKey, Trial};
-use serde::Serialize;
+use polaris_tune::{Database, DeviceKey, History, Points, ProblemKey, Trial};
 
-use crate::arguments::{Global, Tune, TuneBudget, TuneGemm, TuneWhat};
-use crate::commands::bench_gemm::cases::Dims;
+use crate::arguments::{Global, Tune, TuneBudget, TuneSearch, TuneWhat};
 use crate::exit;
-use crate::output::{self, Table, print_line, progress};
+use crate::output::progress;
 use crate::session::Session;
-use protocol::{Config, Job};
-use search::{Budget, Found, Place, Search};
+use protocol::Config;
+use results::{Results, Tuned};
+use search::{Budget, Place, Search};
+use subject::{Subject, subject};
 
 pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
     if options.worker {
         return worker::work(global);
     }
     match &options.what {
-        Some(TuneWhat::Gemm(gemm)) => tune(global, gemm),
+        Some(TuneWhat::Gemm(gemm)) => match &gemm.target {
+            Some(target) => target::run(&global, gemm, target),
+            None => tune(global, &gemm.problems(), &gemm.search),
+        },
+        Some(TuneWhat::Gemv(gemv)) => tune(global, &gemv.problems(), &gemv.search),
+        Some(TuneWhat::Reduce(reduce)) => tune(global, &reduce.problems(), &reduce.search),
+        Some(TuneWhat::Permute(permute)) => tune(global, &permute.problems(), &permute.search),
         Some(TuneWhat::Study(options)) => study::run(global, options),
         None => database::run(global, options),
     }
 }
 
-/// One product of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    device: String,
-    shape: [usize; 3],
-    dtype: String,
-    transpose: String,
-    strategy: String,
-    /// Valid configurations.
-    space: usize,
-    /// Of this run, and those that were known from earlier ones.
-    evaluations: usize,
-    resumed: usize,
-    failed: usize,
-    failures: Vec<(Failure, usize)>,
-    default_gflops: f64,
-    best_gflops: f64,
-    speedup: f64,
-    drift: f64,
-    /// None where the default is as good.
-    config: Option<Config>,
-    interrupted: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Results {
-    results: Vec<Row>,
-    /// Over all products.
-    geometric_mean: f64,
-}
-
-fn tune(global: Global, options: &TuneGemm) -> anyhow::Result<u8> {
-    let json = global.json;
+/// Tunes problems of one operation on all devices that were named.
+fn tune(global: Global, problems: &[ProblemKey], options: &TuneSearch) -> anyhow::Result<u8> {
     let mut session = Session::new(global.clone())?;
     session.check_new_devices()?;
+    let subject = subject(&problems.first().context("nothing to tune was named")?.operation)?;
     let folder = tuning_folder(&session);
     let database = folder.as_ref().map(|folder| Database::open(folder));
     if database.is_none() {
@@ -80,145 +61,152 @@ fn tune(global: Global, options: &TuneGemm) -> anyhow::Result<u8> {
             "note: there is no home folder; what is found is forgotten when this command ends"
         );
     }
-    let mut results = Results { results: Vec::new(), geometric_mean: 1.0 };
-    let devices = tunable(&session)?;
-    'all: for device in &devices {
+    let mut results = Results::default();
+    for device in &tunable(&session)? {
         let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
-        let points = tile_space(opencl).points()?;
-        let usual: Vec<usize> = usual_tiles(opencl)
-            .filter_map(|tile| {
-                let config = config_of(&tile);
-                points.find_named(|name| config.iter().find(|(n, _)| *n == name).map(|&(_, v)| v))
-            })
-            .collect();
         let place = Place {
             global: &global,
             device: device.id(),
             key: device_key(device.as_ref()),
-            source: tile_source(),
+            source: subject.source(),
             database: database.as_ref(),
         };
-        for &dims in &options.all_shapes() {
-            let row = tune_one(options, &place, folder.as_deref(), &points, &usual, dims)?;
-            let interrupted = row.interrupted;
-            results.results.push(row);
-            if interrupted {
-                break 'all;
-            }
+        let tuner = Tuner { subject, opencl, place: &place, folder: folder.as_deref(), options };
+        tuner.tune_all(problems, &mut results)?;
+        if results.interrupted() {
+            break;
         }
     }
-    let logs: f64 = results.results.iter().map(|row| row.speedup.ln()).sum();
-    results.geometric_mean = (logs / results.results.len().max(1) as f64).exp();
-    if json {
-        output::print_json("polaris.tune/1", &results)?;
-    } else {
-        print(&results)?;
+    results.print(global.json)?;
+    if let Some(path) = &options.report {
+        results.write_report(path)?;
     }
     if let Some(folder) = &folder {
         eprintln!("note: everything measured is in {}", folder.display());
     }
-    if results.results.iter().any(|row| row.interrupted) {
+    if results.interrupted() {
         eprintln!("note: stopped; the same command goes on where this one ended");
         return Ok(exit::INTERRUPTED);
     }
     Ok(exit::OK)
 }
 
-fn tune_one(
-    options: &TuneGemm,
-    place: &Place,
-    folder: Option<&std::path::Path>,
-    points: &Points,
-    usual: &[usize],
-    dims: Dims,
-) -> anyhow::Result<Row> {
-    let (dtype, transpose) = (options.dtype.name(), options.transpose.name());
-    let problem = ProblemKey {
-        operation: "matmul".to_owned(),
-        dtype: dtype.to_owned(),
-        layout: transpose.to_owned(),
-        shape: [dims.m, dims.n, dims.k].map(|size| size as u64).to_vec(),
-    };
-    let job = Job {
-        m: dims.m,
-        n: dims.n,
-        k: dims.k,
-        dtype: dtype.to_owned(),
-        transpose: transpose.to_owned(),
-    };
-    let known = known(place, &problem, points)?;
-    let shapes = options.all_shapes().len() as u32;
-    let (evaluations, time) = match options.budget {
-        TuneBudget::Evaluations(count) => (Some(count), None),
-        TuneBudget::Time(time) => (None, Some(time / shapes)),
-    };
-    let bar = progress(evaluations.unwrap_or(points.len()), &format!("{} {dims}", place.device));
-    let search = Search { place, job, problem: problem.clone(), points, usual, bar };
-    let mut strategy = by_name(&options.strategy, options.seed, None)?;
-    let budget = Budget {
-        evaluations,
-        time,
-        patience: Duration::from_secs_f64(options.patience),
-        workers: options.workers,
-    };
-    let found = search.run(strategy.as_mut(), known, budget)?;
-    search.bar.finish_and_clear();
-    if let (Some(folder), false) = (folder, found.interrupted) {
-        let choice = Choice {
-            problem,
-            config: found.config.clone(),
-            seconds: found.best.seconds,
-            default_seconds: found.default.seconds,
-            driver: place.key.driver.clone(),
-            source: place.source.clone(),
-            predicted: false,
-        };
-        Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
-    }
-    Ok(row(options, place, points, dims, found))
+/// What is tuned where.
+struct Tuner<'a> {
+    subject: &'static dyn Subject,
+    opencl: &'a OpenClDevice,
+    place: &'a Place<'a>,
+    folder: Option<&'a Path>,
+    options: &'a TuneSearch,
 }
 
-fn row(options: &TuneGemm, place: &Place, points: &Points, dims: Dims, found: Found) -> Row {
-    let gflops = |seconds: f64| dims.operations() / seconds / 1e9;
-    Row {
-        device: place.device.to_string(),
-        shape: [dims.m, dims.n, dims.k],
-        dtype: options.dtype.name().to_owned(),
-        transpose: options.transpose.name().to_owned(),
-        strategy: options.strategy.clone(),
-        space: points.len(),
-        evaluations: found.evaluations,
-        resumed: found.resumed,
-        failed: found.failed.iter().map(|(_, count)| count).sum(),
-        failures: found.failed,
-        default_gflops: gflops(found.default.seconds),
-        best_gflops: gflops(found.best.seconds),
-        speedup: if found.interrupted { 1.0 } else { found.default.seconds / found.best.seconds },
-        drift: found.drift,
-        config: found.config,
-        interrupted: found.interrupted,
-    }
-}
-
-/// What was measured before with this driver and source, as trials of these points.
-fn known(place: &Place, problem: &ProblemKey, points: &Points) -> anyhow::Result<History> {
-    let Some(database) = place.database else { return Ok(History::default()) };
-    let loaded = database.load(&place.key.chip)?;
-    if loaded.unreadable > 0 {
-        eprintln!("note: {} damaged lines of the database are left out", loaded.unreadable);
-    }
-    let same = loaded.records.iter().filter(|record| {
-        record.problem == *problem
-            && record.source == place.source
-            && record.device.driver == place.key.driver
-    });
-    let mut history = History::default();
-    for record in same {
-        if let Some(point) = points.find_named(|name| record.config.get(name).copied()) {
-            history.trials.push(Trial { point, seconds: record.outcome.seconds() });
+impl Tuner<'_> {
+    fn tune_all(&self, problems: &[ProblemKey], results: &mut Results) -> anyhow::Result<()> {
+        let points = self.subject.space(self.opencl).points()?;
+        for problem in problems {
+            let tuned = self.tune_one(problem, &points, problems.len())?;
+            results.add(tuned);
+            if results.interrupted() {
+                return Ok(());
+            }
         }
+        let (Some(folder), Some(database)) = (self.folder, self.place.database) else {
+            return Ok(());
+        };
+        let records = database.load(&self.place.key.chip)?.records;
+        if let Some(count) = learn::retrain(folder, self.opencl, &self.place.key, &records)? {
+            eprintln!(
+                "note: {}: the predictor was trained on {count} measurements; it chooses for \
+                 shapes between the measured ones",
+                self.place.device
+            );
+        }
+        Ok(())
     }
-    Ok(history)
+
+    fn tune_one(
+        &self,
+        problem: &ProblemKey,
+        points: &Points,
+        problems: usize,
+    ) -> anyhow::Result<Tuned> {
+        let Self { place, options, .. } = self;
+        let records = match place.database {
+            Some(database) => {
+                let loaded = database.load(&place.key.chip)?;
+                if loaded.unreadable > 0 {
+                    let count = loaded.unreadable;
+                    eprintln!("note: {count} damaged lines of the database are left out");
+                }
+                loaded.records
+            }
+            None => Vec::new(),
+        };
+        let mut known = History::default();
+        for record in &records {
+            let same = record.problem == *problem
+                && record.source == place.source
+                && record.device.driver == place.key.driver;
+            let point = points.find_named(|name| record.config.get(name).copied());
+            if let Some(point) = point.filter(|_| same) {
+                known.add(Trial { point, seconds: record.outcome.seconds() });
+            }
+        }
+        let usual = usual_points(self.subject, self.opencl, points);
+        let (evaluations, time) = match options.budget {
+            TuneBudget::Evaluations(count) => (Some(count), None),
+            TuneBudget::Time(time) => (None, Some(time / problems as u32)),
+        };
+        let title = format!("{} {}", place.device, results::shape_text(problem));
+        let search = Search {
+            place,
+            problem: problem.clone(),
+            points,
+            usual: &usual,
+            work: self.subject.work(problem),
+            bar: progress(evaluations.unwrap_or(points.len()), &title),
+        };
+        let predictor = self.folder.and_then(|folder| learn::load(folder, &place.key));
+        let prior = learn::prior(predictor.as_ref(), self.opencl, points, problem);
+        let mut strategy = by_name(&options.strategy, options.seed, prior)?;
+        let budget = Budget {
+            evaluations,
+            time,
+            patience: Duration::from_secs_f64(options.patience),
+            workers: options.workers,
+            passes: options.passes,
+        };
+        let found = search.run(strategy.as_mut(), known, budget)?;
+        search.bar.finish_and_clear();
+        if let (Some(folder), false) = (self.folder, found.interrupted) {
+            let choice = Choice {
+                problem: problem.clone(),
+                config: found.config.clone(),
+                seconds: found.best.seconds,
+                default_seconds: found.default.seconds,
+                driver: place.key.driver.clone(),
+                source: place.source.clone(),
+                predicted: false,
+            };
+            Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
+        }
+        let others = learn::current(&records, &place.key, &place.source);
+        Ok(Tuned {
+            device: place.device,
+            problem: problem.clone(),
+            strategy: options.strategy.clone(),
+            work: search.work,
+            points: points.clone(),
+            predicted: learn::held_out(self.opencl, &others, problem),
+            found,
+        })
+    }
+}
+
+/// The points that every search begins with.
+fn usual_points(subject: &dyn Subject, device: &OpenClDevice, points: &Points) -> Vec<usize> {
+    let point = |config: &Config| points.find_named(|name| config.get(name).copied());
+    subject.usual(device).iter().filter_map(point).collect()
 }
 
 /// The devices that the user named, or all OpenCL devices.
@@ -247,41 +235,4 @@ fn device_key(device: &dyn Device) -> DeviceKey {
 
 fn tuning_folder(session: &Session) -> Option<PathBuf> {
     session.runtime.paths().tuning()
-}
-
-fn print(results: &Results) -> anyhow::Result<()> {
-    let headings = [
-        "device",
-        "shape",
-        "type",
-        ">default",
-        ">best",
-        ">speed-up",
-        ">evaluations",
-        ">failed",
-        "configuration",
-    ];
-    let mut table = Table::new(&headings);
-    for row in &results.results {
-        let [m, n, k] = row.shape;
-        let config = row.config.as_ref().map_or("the default".to_owned(), |config| {
-            let parts: Vec<String> =
-                config.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            parts.join(" ")
-        });
-        table.row(vec![
-            row.device.clone(),
-            format!("{m}x{n}x{k} {}", row.transpose),
-            row.dtype.clone(),
-            format!("{:.1}", row.default_gflops),
-            format!("{:.1}", row.best_gflops),
-            format!("{:.2}", row.speedup),
-            format!("{} + {}", row.resumed, row.evaluations),
-            row.failed.to_string(),
-            config,
-        ]);
-    }
-    print_line("GFLOPS, default and best measured in turns; evaluations: known + new")?;
-    table.print()?;
-    print_line(&format!("  geometric mean of speed-ups: {:.3}", results.geometric_mean))
 }

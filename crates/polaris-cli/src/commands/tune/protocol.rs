@@ -2,29 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use polaris_tune::Failure;
+use polaris_tune::{Failure, ProblemKey};
 use serde::{Deserialize, Serialize};
 
 /// Named values of parameters.
 pub type Config = BTreeMap<String, i64>;
-
-/// A product to be tuned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    /// As on the command line.
-    pub dtype: String,
-    pub transpose: String,
-}
 
 /// What a worker is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Make the operands and the reference.
-    Prepare(Job),
+    Prepare(ProblemKey),
     /// Build a configuration, run it once and compare with the reference.
     Try(Config),
     /// Time a configuration that was tried: about so many seconds, and one sample only if it is
@@ -55,7 +44,7 @@ pub enum Reply {
 /// A time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
-    /// The median.
+    /// The fastest of a measurement; the median of a comparison in turns.
     pub seconds: f64,
     /// The samples' standard deviation by their mean.
     pub spread: f64,

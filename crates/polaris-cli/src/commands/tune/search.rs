@@ -1,4 +1,4 @@
-//! The search for one product on one device.
+//! The search for one problem on one device.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use polaris_tune::{
 };
 
 use super::client::Client;
-use super::protocol::{Config, Job, Reply, Request, Sampled};
+use super::protocol::{Config, Reply, Request, Sampled};
+use super::subject::Work;
 use crate::arguments::Global;
 
 /// Seconds of samples for a configuration.
@@ -19,8 +20,10 @@ const MEASURE: f64 = 0.05;
 const ABORT_BEYOND: f64 = 2.0;
 /// After so many evaluations the best is measured again, to see whether the machine has changed.
 const DRIFT_EVERY: usize = 20;
-/// Configurations that meet the default at the end.
-const FINALISTS: usize = 3;
+/// Configurations that meet the default at the end, and for how many seconds: those that were
+/// measured in a bad moment get another chance.
+const FINALISTS: usize = 6;
+const COMPARE: f64 = 1.0;
 /// A configuration must be this much faster than the default to take its place.
 const WORTH: f64 = 0.98;
 
@@ -33,6 +36,8 @@ pub struct Budget {
     pub patience: Duration,
     /// Processes that build at the same time.
     pub workers: usize,
+    /// How often each configuration is timed.
+    pub passes: usize,
 }
 
 /// Where measurements go, and under which names.
@@ -63,14 +68,15 @@ pub struct Found {
     pub interrupted: bool,
 }
 
-/// Searches for one product.
+/// Searches for one problem.
 pub struct Search<'a> {
     pub place: &'a Place<'a>,
-    pub job: Job,
     pub problem: ProblemKey,
     pub points: &'a Points,
     /// Where to begin.
     pub usual: &'a [usize],
+    /// What one run has to do.
+    pub work: Work,
     pub bar: ProgressBar,
 }
 
@@ -83,7 +89,7 @@ impl Search<'_> {
     ) -> anyhow::Result<Found> {
         let begin = Instant::now();
         let mut clients: Vec<Client> = (0..budget.workers.max(1))
-            .map(|_| Client::new(self.place.global, self.place.device, self.job.clone()))
+            .map(|_| Client::new(self.place.global, self.place.device, self.problem.clone()))
             .collect();
         let mut found = Found {
             resumed: known.trials.len(),
@@ -106,16 +112,24 @@ impl Search<'_> {
             if batch.is_empty() {
                 break;
             }
-            match self.evaluate(&mut clients, &batch, &mut found, budget.patience) {
-                Ok(()) => {}
-                Err(error) if crate::interrupt::requested() => {
-                    log::debug!("stopped: {error:#}");
-                    found.interrupted = true;
-                    return Ok(found);
-                }
-                Err(error) => return Err(error),
+            let evaluated = self.evaluate(&mut clients, &batch, &mut found, budget.patience);
+            if stopped(evaluated, &mut found)? {
+                return Ok(found);
             }
             self.show(&found);
+        }
+        for _ in 1..budget.passes {
+            for trial in found.history.trials.clone() {
+                if trial.seconds.is_none() {
+                    continue;
+                }
+                let one = &mut clients[..1];
+                let again = self.evaluate(one, &[trial.point], &mut found, budget.patience);
+                if stopped(again, &mut found)? {
+                    return Ok(found);
+                }
+                self.show(&found);
+            }
         }
         self.decide(&mut clients[0], &mut found, budget.patience)?;
         Ok(found)
@@ -170,15 +184,14 @@ impl Search<'_> {
         found: &mut Found,
         patience: Duration,
     ) -> anyhow::Result<Outcome> {
-        let best = found.history.best();
         let is_time = (found.evaluations + 1).is_multiple_of(DRIFT_EVERY);
-        if let Some((best, seconds)) = best.filter(|_| is_time) {
+        if let Some((best, seconds)) = found.history.best().filter(|_| is_time) {
             let again = self.measure(client, best, None, patience)?;
             if let Ok(again) = again {
                 found.drift = found.drift.max(again.seconds / seconds);
             }
         }
-        let limit = best.map(|(_, seconds)| ABORT_BEYOND * seconds);
+        let limit = found.history.best().map(|(_, seconds)| ABORT_BEYOND * seconds);
         Ok(match self.measure(client, point, limit, patience)? {
             Ok(Sampled { seconds, spread, samples }) => {
                 Outcome::Measured { seconds, spread, samples, error }
@@ -215,7 +228,7 @@ impl Search<'_> {
                 None => found.failed.push((*kind, 1)),
             }
         }
-        found.history.trials.push(Trial { point, seconds });
+        found.history.add(Trial { point, seconds });
         found.evaluations += 1;
         Ok(())
     }
@@ -256,7 +269,7 @@ impl Search<'_> {
         configs.extend(timed.iter().map(|&(point, _)| Some(self.config(point))));
         // Programs of an earlier run may have to be built again.
         let patience = patience * configs.len() as u32;
-        let request = Request::Compare { configs: configs.clone(), seconds: 0.5 };
+        let request = Request::Compare { configs: configs.clone(), seconds: COMPARE };
         let times = match client.ask(&request, patience)? {
             Reply::Compared(times) => times,
             Reply::Failed { why, .. } => {
@@ -281,9 +294,22 @@ impl Search<'_> {
 
     fn show(&self, found: &Found) {
         let failed: usize = found.failed.iter().map(|(_, count)| count).sum();
-        let operations = 2.0 * self.job.m as f64 * self.job.n as f64 * self.job.k as f64;
-        let best = found.history.best().map_or(0.0, |(_, seconds)| operations / seconds / 1e9);
+        let best = found.history.best().map_or(0.0, |(_, seconds)| self.work.rate(seconds));
+        let unit = self.work.unit();
         self.bar.set_position(found.evaluations as u64);
-        self.bar.set_message(format!("best {best:.1} GFLOPS, {failed} failed"));
+        self.bar.set_message(format!("best {best:.1} {unit}, {failed} failed"));
+    }
+}
+
+/// Whether the user stopped it. Other errors remain errors.
+fn stopped(outcome: anyhow::Result<()>, found: &mut Found) -> anyhow::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(false),
+        Err(error) if crate::interrupt::requested() => {
+            log::debug!("stopped: {error:#}");
+            found.interrupted = true;
+            Ok(true)
+        }
+        Err(error) => Err(error),
     }
 }

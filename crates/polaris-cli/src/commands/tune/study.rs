@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::Context;
-use polaris::Device;
-use polaris::ops::matmul::{tile_features, tile_of, tile_space};
+use polaris::ops::matmul::{tile_source, tile_space};
 use polaris::runtime::opencl::OpenClDevice;
-use polaris_tune::predictor::{GroupBy, Model, Predictor, Sample, cross_validate};
+use polaris_tune::predictor::{GroupBy, Model, Predictor, cross_validate};
 use polaris_tune::strategy::by_name;
-use polaris_tune::{Database, Points, Record, Recording, evaluations_to_within, replay};
+use polaris_tune::{
+    Database, History, Points, Record, Recording, Trial, evaluations_to_within, replay,
+};
 use serde::Serialize;
 
-use super::{device_key, tunable, tuning_folder};
+use super::subject::subject;
+use super::{device_key, learn, tunable, tuning_folder, usual_points};
 use crate::arguments::{Global, TuneStudy};
 use crate::exit;
 use crate::output::{self, Table, print_line};
@@ -25,9 +27,6 @@ const STRATEGIES: [&str; 4] = ["random", "annealing", "genetic", "bayesian"];
 const SHARE: f64 = 0.15;
 /// How near the optimum it must come.
 const WITHIN: f64 = 0.05;
-
-/// Seconds of an operation, which predictions are relative to.
-const BASE_RATE: f64 = 1e-11;
 
 /// How a strategy did on one shape.
 #[derive(Debug, Serialize)]
@@ -75,12 +74,13 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
     for device in tunable(&session)? {
         let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
         let key = device_key(device.as_ref());
-        let mut records = database.load(&key.chip)?.records;
-        records.retain(|record| record.device.driver == key.driver);
+        let records = database.load(&key.chip)?.records;
+        let records = learn::current(&records, &key, &tile_source());
         let points = tile_space(opencl).points()?;
+        let begin = usual_points(subject("matmul")?, opencl, &points);
         studies.push(Study {
             device: device.id().to_string(),
-            replays: replays(&points, &records, options.seeds)?,
+            replays: replays(&points, &begin, &records, options.seeds)?,
             predictors: predictors(opencl, &records, options.folds)?,
         });
     }
@@ -98,23 +98,28 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Replays strategies on each shape of which nearly all points were measured.
-fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Vec<Replayed>> {
-    let mut by_shape: BTreeMap<&[u64], Vec<Option<Option<f64>>>> = BTreeMap::new();
+/// Replays strategies on each shape of which nearly all points were measured. They begin where
+/// `tune` begins.
+fn replays(
+    points: &Points,
+    begin: &[usize],
+    records: &[&Record],
+    seeds: u64,
+) -> anyhow::Result<Vec<Replayed>> {
+    let mut by_shape: BTreeMap<&[u64], History> = BTreeMap::new();
     for record in records {
-        let Some(point) = points.find_named(|name| record.config.get(name).copied()) else {
-            continue;
-        };
-        let seconds = by_shape.entry(&record.problem.shape).or_insert(vec![None; points.len()]);
-        seconds[point] = Some(record.outcome.seconds());
+        if let Some(point) = points.find_named(|name| record.config.get(name).copied()) {
+            let history = by_shape.entry(&record.problem.shape).or_default();
+            history.add(Trial { point, seconds: record.outcome.seconds() });
+        }
     }
     let mut replayed = Vec::new();
-    for (shape, seconds) in by_shape {
-        let known = seconds.iter().filter(|seconds| seconds.is_some()).count();
-        if known * 100 < points.len() * 99 {
+    for (shape, history) in by_shape {
+        if history.trials.len() * 100 < points.len() * 99 {
             continue;
         }
-        let seconds = seconds.into_iter().map(Option::flatten).collect();
+        let mut seconds = vec![None; points.len()];
+        history.trials.iter().for_each(|trial| seconds[trial.point] = trial.seconds);
         let recording = Recording { points: points.clone(), seconds };
         let budget = (points.len() as f64 * SHARE) as usize;
         for strategy in STRATEGIES {
@@ -122,7 +127,7 @@ fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Ve
             let mut reached = Vec::new();
             for seed in 0..seeds {
                 let mut search = by_name(strategy, seed, None)?;
-                let curve = replay(search.as_mut(), &recording, points.len() / 3);
+                let curve = replay(search.as_mut(), &recording, begin, points.len() / 3);
                 needed.push(evaluations_to_within(&curve, WITHIN).unwrap_or(usize::MAX));
                 reached.push(curve[budget.min(curve.len()) - 1]);
             }
@@ -146,10 +151,10 @@ fn replays(points: &Points, records: &[Record], seeds: u64) -> anyhow::Result<Ve
 /// Cross-validates both models, by shapes that are held out.
 fn predictors(
     device: &OpenClDevice,
-    records: &[Record],
+    records: &[&Record],
     folds: usize,
 ) -> anyhow::Result<Vec<Learnt>> {
-    let samples = samples(device, records);
+    let samples = learn::samples(device, records);
     if samples.is_empty() {
         return Ok(Vec::new());
     }
@@ -176,36 +181,6 @@ fn predictors(
         });
     }
     Ok(learnt)
-}
-
-/// A configuration, as a key.
-type NamedValues<'a> = Vec<(&'a str, i64)>;
-
-/// Measurements as a model sees them: of several of one configuration and shape, the median.
-fn samples(device: &OpenClDevice, records: &[Record]) -> Vec<Sample> {
-    let mut times: BTreeMap<(&[u64], NamedValues), Vec<f64>> = BTreeMap::new();
-    for record in records {
-        if let Some(seconds) = record.outcome.seconds() {
-            let config =
-                record.config.iter().map(|(name, &value)| (name.as_str(), value)).collect();
-            times.entry((&record.problem.shape, config)).or_default().push(seconds);
-        }
-    }
-    let mut samples = Vec::new();
-    for ((shape, config), mut seconds) in times {
-        seconds.sort_by(f64::total_cmp);
-        let value = |name: &str| config.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
-        let (Some(tile), [m, n, k]) = (tile_of(device, &value), shape) else { continue };
-        let sizes = [*m, *n, *k].map(|size| size as usize);
-        samples.push(Sample {
-            features: tile_features(device.capabilities(), &tile, sizes),
-            seconds: seconds[seconds.len() / 2],
-            baseline: 2.0 * sizes.iter().map(|&size| size as f64).product::<f64>() * BASE_RATE,
-            group: shape.iter().fold(0, |group, &size| group * 1_000_003 + size),
-            device: 0,
-        });
-    }
-    samples
 }
 
 fn print(study: &Study) -> anyhow::Result<()> {

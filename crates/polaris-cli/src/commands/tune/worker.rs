@@ -5,28 +5,18 @@ use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use polaris::DeviceRef;
-use polaris::ops::matmul::{Kernel, Tile, tile_of};
-use polaris::ops::{MatMul, run as run_operation, run_kernel};
 use polaris::runtime::Error as RuntimeError;
 use polaris_tune::Failure;
 
 use super::inject::{Fault, Injected};
-use super::protocol::{Config, Job, Reply, Request, Sampled};
+use super::protocol::{Config, Reply, Request, Sampled};
+use super::subject::{Prepared, subject};
 use crate::arguments::Global;
-use crate::commands::bench_gemm::cases::{Case, Dims, Numbers, Transpose};
-use crate::commands::bench_gemm::contenders::spoil;
-use crate::commands::bench_gemm::measure::{Contender, Limits, Timing, take_turns, time_one};
-use crate::commands::bench_gemm::operands::{Operands, bytes_of};
-use crate::commands::bench_gemm::reference::Reference;
 use crate::exit;
 use crate::session::Session;
+use crate::timing::{Contender, Limits, Timing, take_turns, time_one};
 
-/// The largest relative error of a configuration that is right.
-const TOLERANCE: f64 = 1e-5;
-/// The same for results in half precision.
-const HALF_TOLERANCE: f64 = 5e-3;
 /// The shortest sample.
 const SAMPLE: Duration = Duration::from_millis(2);
 
@@ -57,8 +47,9 @@ fn answer(
     injected: &mut Injected,
     request: Request,
 ) -> anyhow::Result<Reply> {
-    if let Request::Prepare(job) = &request {
-        *bench = Some(Bench::new(session, device, job)?);
+    if let Request::Prepare(problem) = &request {
+        let subject = subject(&problem.operation)?;
+        *bench = Some(Bench(subject.prepare(session.runtime.cpu(), device, problem)?));
         return Ok(Reply::Prepared);
     }
     let bench = bench.as_ref().context("nothing is prepared")?;
@@ -70,43 +61,15 @@ fn answer(
     }
 }
 
-/// A product with its operands and reference.
-struct Bench {
-    device: DeviceRef,
-    case: Case,
-    op: MatMul,
-    operands: Operands,
-    reference: Reference,
-}
+/// A problem that is ready to be run.
+struct Bench(Box<dyn Prepared>);
 
 impl Bench {
-    fn new(session: &Session, device: &DeviceRef, job: &Job) -> anyhow::Result<Self> {
-        let named = |what: &str, text: &str| anyhow::anyhow!("{text:?} is no {what}");
-        let numbers = Numbers::from_str(&job.dtype, true);
-        let transpose = Transpose::from_str(&job.transpose, true);
-        let case = Case {
-            dims: Dims { m: job.m, n: job.n, k: job.k },
-            numbers: numbers.map_err(|_| named("type", &job.dtype))?,
-            transpose: transpose.map_err(|_| named("transpose", &job.transpose))?,
-        };
-        let operands = Operands::new(&case, device, session.runtime.cpu(), false)?;
-        let reference = Reference::new(&case, &operands)?;
-        let op = MatMul { precision: case.numbers.precision(), ..MatMul::default() };
-        Ok(Self { device: device.clone(), case, op, operands, reference })
-    }
-
-    fn run(&self, tile: Option<Tile>) -> TileRun<'_> {
-        TileRun { bench: self, tile }
-    }
-
-    fn tile(&self, config: &Config) -> anyhow::Result<Tile> {
-        let opencl = self.device.as_opencl().context("only OpenCL devices are tuned")?;
-        tile_of(opencl, &|name| config.get(name).copied())
-            .context("this configuration is not valid on this device")
+    fn run<'a>(&'a self, config: Option<&'a Config>) -> Run<'a> {
+        Run { prepared: self.0.as_ref(), config }
     }
 
     fn try_out(&self, config: &Config, fault: Option<Fault>) -> anyhow::Result<Reply> {
-        let tile = self.tile(config)?;
         match fault {
             Some(Fault::Hang) => loop {
                 std::thread::sleep(Duration::from_secs(1));
@@ -114,46 +77,35 @@ impl Bench {
             Some(Fault::Crash) => std::process::abort(),
             _ => {}
         }
-        spoil(&self.operands.out)?;
-        let mut run = self.run(Some(tile));
-        time_one(&mut run)?;
-        let mut result = run.result()?;
-        if fault == Some(Fault::Wrong) {
-            result.iter_mut().step_by(5).for_each(|byte| *byte ^= 0x3f);
-        }
-        let error = self.reference.error_of(&result);
-        let output = self.case.numbers.output();
-        let tolerance = match (output.is_float(), output.size()) {
-            (false, _) => 0.0,
-            (true, 2) => HALF_TOLERANCE,
-            _ if self.case.numbers == Numbers::Tf32 => 1e-3,
-            _ => TOLERANCE,
-        };
+        self.0.spoil()?;
+        time_one(&mut self.run(Some(config)))?;
+        let (error, allowed) = self.0.error(fault)?;
         // What is not a number is not right either.
-        if error <= tolerance {
+        if error <= allowed {
             return Ok(Reply::Tried { error });
         }
-        let why = format!("its relative error is {error:.1e}, and {tolerance:.0e} is allowed");
+        let why = format!("its relative error is {error:.1e}, and {allowed:.0e} is allowed");
         Ok(Reply::Failed { kind: Failure::Wrong, why })
     }
 
     fn measure(&self, config: &Config, seconds: f64, limit: Option<f64>) -> anyhow::Result<Reply> {
-        let mut run = self.run(Some(self.tile(config)?));
+        let mut run = self.run(Some(config));
         // The first one may still be slow for other reasons.
         let first = time_one(&mut run)?.min(time_one(&mut run)?);
         if limit.is_some_and(|limit| first.as_secs_f64() > limit) {
             let sampled = Sampled { seconds: first.as_secs_f64(), spread: 0.0, samples: 1 };
             return Ok(Reply::Measured(sampled));
         }
-        let timings = take_turns(&mut [&mut run], &limits(seconds, 3))?;
-        Ok(Reply::Measured(sampled(&timings[0])))
+        let timing = take_turns(&mut [&mut run], &limits(seconds, 3))?.remove(0);
+        // The fastest: candidates are measured one after the other, and what disturbs one of them
+        // must not make it lose.
+        Ok(Reply::Measured(Sampled { seconds: timing.fastest, ..sampled(&timing) }))
     }
 
     fn compare(&self, configs: &[Option<Config>], seconds: f64) -> anyhow::Result<Reply> {
-        let tiles = configs.iter().map(|config| config.as_ref().map(|c| self.tile(c)).transpose());
         let mut runs = Vec::new();
-        for tile in tiles {
-            let mut run = self.run(tile?);
+        for config in configs {
+            let mut run = self.run(config.as_ref());
             time_one(&mut run)?;
             runs.push(run);
         }
@@ -172,29 +124,19 @@ fn sampled(timing: &Timing) -> Sampled {
     Sampled { seconds: timing.seconds, spread: timing.cv, samples: timing.samples as u32 }
 }
 
-/// A product by one tile, or as it is chosen.
-struct TileRun<'a> {
-    bench: &'a Bench,
-    tile: Option<Tile>,
+/// A problem by one configuration, or as it is chosen.
+struct Run<'a> {
+    prepared: &'a dyn Prepared,
+    config: Option<&'a Config>,
 }
 
-impl Contender for TileRun<'_> {
+impl Contender for Run<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
-        let Bench { op, operands, .. } = self.bench;
-        let inputs = [&operands.a, &operands.b];
-        match self.tile {
-            Some(tile) => run_kernel(op, Kernel::Tiled(tile), &inputs, &operands.out)?,
-            None => run_operation(op, &inputs, &operands.out)?,
-        }
-        Ok(())
+        self.prepared.run(self.config)
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
-        Ok(self.bench.device.queue().finish()?)
-    }
-
-    fn result(&mut self) -> anyhow::Result<Vec<u8>> {
-        bytes_of(&self.bench.operands.out)
+        self.prepared.finish()
     }
 
     fn settles_in(&self) -> Duration {

@@ -4,13 +4,13 @@ use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
-use super::factors::{Factors, LANES};
-use super::tuned::tuned;
+use super::factors::{Factors, skinny_problem};
 use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
-use super::{Kernel, SKINNY, Tile, has_kernels};
+use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, has_kernels};
 use crate::Array;
 use crate::matmul::geometry::Geometry;
 use crate::matmul::problem::{MatMul, Precision};
+use crate::opencl::tuned::{Family, Parameters, Problem, decided, letters};
 
 /// A tile and the share of the device's peak that it reaches when there is plenty of work.
 #[derive(Debug, Clone, Copy)]
@@ -43,17 +43,24 @@ const SECOND_KERNEL: f64 = 1.2e6;
 const COST_OF_A_SUM: f64 = 16.0;
 
 /// The tiles for a device.
-pub(super) fn tiles(device: &OpenClDevice) -> &'static [Rated] {
-    match device.info().kind {
+pub(super) fn tiles(target: TileTarget) -> &'static [Rated] {
+    match target.kind {
         DeviceKind::Cpu => CPU_TILES,
-        _ if device.capabilities().inline_ptx => PTX_TILES,
+        _ if target.capabilities.inline_ptx => PTX_TILES,
         _ => GPU_TILES,
     }
 }
 
 /// The tiles that the cost model chooses from, best first: where a search may begin.
-pub fn usual_tiles(device: &OpenClDevice) -> impl Iterator<Item = Tile> {
-    tiles(device).iter().map(|rated| rated.tile)
+pub fn usual_tiles<'a>(target: impl Into<TileTarget<'a>>) -> impl Iterator<Item = Tile> {
+    tiles(target.into()).iter().map(|rated| rated.tile)
+}
+
+/// Whether a device can run a tile with factors of this type.
+pub(super) fn fits(tile: &Tile, capabilities: &Capabilities, dtype: DType) -> bool {
+    // Copies to local memory without registers convert nothing.
+    let convertible = dtype == DType::F32 || tile.copy == TileCopy::Registers;
+    convertible && tile.check(capabilities).is_ok()
 }
 
 /// The kernel that suits a problem on a device best.
@@ -70,8 +77,12 @@ pub(in crate::matmul) fn preferred(
         return None;
     }
     let Geometry { m, n, k, batches, .. } = geometry;
-    if m.min(n) <= SKINNY && Kernel::Skinny.fits(device, dtype) {
-        return Some(Kernel::Skinny);
+    if m.min(n) <= SKINNY {
+        let skinny = tuned_skinny(device, dtype, &geometry).unwrap_or(Skinny::DEFAULT);
+        let kernel = Kernel::Skinny(skinny);
+        if kernel.fits(device, dtype) {
+            return Some(kernel);
+        }
     }
     let capabilities = device.capabilities();
     let half = matches!(dtype, DType::F16 | DType::BF16);
@@ -83,20 +94,69 @@ pub(in crate::matmul) fn preferred(
             return Some(Kernel::Tensor(tensor));
         }
     }
-    if let Some(Some(tile)) = tuned(device, dtype, &geometry) {
+    if let Some(tile) = tuned_tile(device, dtype, &geometry) {
         return Some(Kernel::Tiled(tile));
     }
-    let usable = tiles(device).iter().filter(|rated| Kernel::Tiled(rated.tile).fits(device, dtype));
     let aligned = [geometry.a, geometry.b]
         .iter()
         .all(|matrix| [matrix.rows, matrix.columns].iter().all(|s| *s == 1 || s.is_multiple_of(4)));
+    by_cost(device.into(), dtype, [m, n, k], batches.elements(), aligned).map(Kernel::Tiled)
+}
+
+/// The tile that tuning decided on for a product. Batches take the cost model's.
+fn tuned_tile(device: &OpenClDevice, dtype: DType, geometry: &Geometry) -> Option<Tile> {
+    if geometry.batches.elements() != 1 {
+        return None;
+    }
+    let letter = |along_row: bool| if along_row { b'n' } else { b't' };
+    let layout = [letter(geometry.a.columns == 1), letter(geometry.b.columns == 1)];
+    let sizes = [geometry.m, geometry.n, geometry.k];
+    let problem = Problem { family: Family::MatMul, dtype, layout: letters(&layout), sizes };
+    match decided(device, &problem)? {
+        Parameters::Tile(tile) if Kernel::Tiled(tile).fits(device, dtype) => Some(tile),
+        _ => None,
+    }
+}
+
+/// The same for the skinny kernel. A matrix that must be copied first takes the default.
+fn tuned_skinny(device: &OpenClDevice, dtype: DType, geometry: &Geometry) -> Option<Skinny> {
+    if geometry.batches.elements() != 1 {
+        return None;
+    }
+    let ([vectors, lines], along_k) = skinny_problem(geometry)?;
+    let layout = letters(if along_k { b"dots" } else { b"columns" });
+    let sizes = [vectors, lines, geometry.k];
+    match decided(device, &Problem { family: Family::Gemv, dtype, layout, sizes })? {
+        Parameters::Skinny(skinny) => Some(skinny),
+        _ => None,
+    }
+}
+
+/// The tile that the cost model chooses for a product of these sizes. `aligned` says that lines
+/// begin at multiples of four elements.
+pub fn default_tile<'a>(
+    target: impl Into<TileTarget<'a>>,
+    dtype: DType,
+    sizes: [usize; 3],
+    aligned: bool,
+) -> Option<Tile> {
+    by_cost(target.into(), dtype, sizes, 1, aligned)
+}
+
+fn by_cost(
+    target: TileTarget,
+    dtype: DType,
+    [m, n, k]: [usize; 3],
+    batches: usize,
+    aligned: bool,
+) -> Option<Tile> {
+    let usable = tiles(target).iter().filter(|rated| fits(&rated.tile, target.capabilities, dtype));
     let cost = |rated: &&Rated| {
         let lines = [rated.tile.m, rated.tile.n].map(usize::from);
         let efficiency = if aligned { rated.efficiency } else { rated.unaligned };
-        split_cost(capabilities, lines, [m, n], k, batches.elements()).1 / efficiency
+        split_cost(target.capabilities, lines, [m, n], k, batches).1 / efficiency
     };
-    let best = usable.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    Some(Kernel::Tiled(best.tile))
+    usable.min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|rated| rated.tile)
 }
 
 /// The split along k that is best for a kernel.
@@ -120,11 +180,14 @@ pub(super) fn splits(
             let lines = [tensor.m, tensor.n].map(usize::from);
             (split_cost(capabilities, lines, sizes, k, batches).0, usize::from(tensor.step_bytes))
         }
-        Kernel::Skinny => {
+        Kernel::Skinny(skinny) => {
             // Enough work-groups to keep the memory busy, which needs many.
-            let lines = if factors.directions[1].along_k { 4 } else { LANES * 4 };
+            let skinny = skinny.on(capabilities);
+            let [group, lanes] = [skinny.group, skinny.lanes].map(usize::from);
+            let lines = if factors.directions[1].along_k { group / lanes } else { lanes * 4 };
             let groups = sizes[1].div_ceil(lines) * batches;
-            let wanted = capabilities.compute_units * 16 / groups.max(1);
+            let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
+            let wanted = wanted / groups.max(1);
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
         }
     };

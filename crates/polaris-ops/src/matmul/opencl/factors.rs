@@ -5,13 +5,10 @@ use polaris_runtime::{Device, DeviceKind};
 
 use super::launch::Product;
 use super::program::Body;
-use super::{Kernel, SKINNY, TileCopy};
+use super::{Kernel, SKINNY, Skinny, TileCopy};
 use crate::Array;
 use crate::matmul::geometry::{A, B, Geometry, Matrix};
 use crate::opencl::work_group;
-
-/// Work-items of the skinny kernel that share a line of the matrix.
-pub(super) const LANES: usize = 64;
 
 /// What a launch of the main kernel works on: the two factors as it sees them.
 pub(super) struct Factors<'a> {
@@ -67,6 +64,23 @@ impl Direction {
     }
 }
 
+/// Whether the skinny kernel takes the rows of the second factor as its vectors.
+fn is_swapped(m: usize, n: usize) -> bool {
+    m > SKINNY || n < m
+}
+
+/// Vectors and lines of a product by the skinny kernel, and whether its matrix lies along k. None
+/// if the matrix is dense in neither direction.
+pub(super) fn skinny_problem(geometry: &Geometry) -> Option<([usize; 2], bool)> {
+    let &Geometry { m, n, k, a, b, .. } = geometry;
+    let (sizes, matrix) = if is_swapped(m, n) {
+        ([n, m], Direction::of(a, m, k))
+    } else {
+        ([m, n], Direction::of(Matrix { rows: b.columns, columns: b.rows }, n, k))
+    };
+    Some((sizes, matrix?.along_k))
+}
+
 pub(super) fn first_element(array: &Array) -> usize {
     array.buffer().byte_offset() / array.dtype().size() + array.layout().offset()
 }
@@ -80,7 +94,7 @@ impl Product<'_> {
         let b = Direction::of(turned, n, k);
         let any = Direction { along_k: true, stride: 0 };
         let (a, b) = (a.unwrap_or(any), b.unwrap_or(any));
-        let swapped = self.kernel == Kernel::Skinny && (m > SKINNY || n < m);
+        let swapped = matches!(self.kernel, Kernel::Skinny(_)) && is_swapped(m, n);
         if swapped {
             let arrays = [self.parts.b, self.parts.a];
             Factors { sizes: [n, m], arrays, directions: [b, a], swapped }
@@ -126,15 +140,15 @@ impl Product<'_> {
                     .map(|which| if self.reads(factors, which, width) { width as u8 } else { 1 });
                 Body::Tensor { tensor, along_k, widths }
             }
-            Kernel::Skinny => {
+            Kernel::Skinny(skinny) => {
                 let along_k = along_k[1];
                 // Vectors are read in fours too where the matrix lies along k.
                 let vectors =
                     !along_k || factors.directions[0].along_k && self.reads(factors, 0, 4);
                 let width = if vectors && self.reads(factors, 1, 4) { 4 } else { 1 };
                 let rows = factors.sizes[0].next_power_of_two() as u8;
-                let group = group / LANES as u16 * LANES as u16;
-                Body::Skinny { rows, along_k, width, group }
+                let Skinny { group, lanes, .. } = skinny.on(self.device.capabilities());
+                Body::Skinny { rows, along_k, width, group, lanes }
             }
             Kernel::Simple => Body::Simple { group },
         }

@@ -36,6 +36,14 @@ pub const TILE_FEATURES: &[&str] = &[
     "round_waste",
     "loads_by_products",
     "log_steps",
+    "waste_m",
+    "waste_n",
+    "waste_k",
+    "log_column_vectors",
+    "log_sum_vectors",
+    "log_tile_bytes_a",
+    "log_tile_bytes_b",
+    "log_fetches",
 ];
 
 /// Numbers that describe a product by a tile on a device: the shape, the parameters, and what
@@ -84,5 +92,13 @@ pub fn tile_features(capabilities: &Capabilities, tile: &Tile, shape: [usize; 3]
         (rounds.ceil() / rounds) as f32,
         ((rows + columns) / (rows * columns)) as f32,
         log((k / tile_k).ceil()),
+        (padded(m, tile_m) / m) as f32,
+        (padded(n, tile_n) / n) as f32,
+        (padded(k, tile_k) / k) as f32,
+        log(columns / f64::from(tile.vector)),
+        log(rows * columns / f64::from(tile.vector)),
+        log(4.0 * tile_m * tile_k),
+        log(4.0 * tile_n * tile_k),
+        log((tile_m + tile_n) * tile_k / threads),
     ]
 }

@@ -6,7 +6,7 @@ use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
 use super::Kernel;
 use super::choose::{Choice, splits};
-use super::factors::{Direction, Factors, LANES, first_element};
+use super::factors::{Direction, Factors, first_element};
 use super::operands::pass_index;
 use super::program::{Body, Config};
 use crate::matmul::geometry::{Geometry, Matrix, OUT};
@@ -198,9 +198,9 @@ impl Product<'_> {
                 let tiles = m.div_ceil(usize::from(tensor.m)) * n.div_ceil(usize::from(tensor.n));
                 (tiles, tensor.threads(), usize::from(tensor.m) * usize::from(tensor.n))
             }
-            Body::Skinny { along_k, width, group, .. } => {
-                let group = usize::from(group);
-                let lines = if along_k { group / LANES } else { LANES * usize::from(width) };
+            Body::Skinny { along_k, width, group, lanes, .. } => {
+                let [group, lanes] = [group, lanes].map(usize::from);
+                let lines = if along_k { group / lanes } else { lanes * usize::from(width) };
                 (n.div_ceil(lines), group, m * lines)
             }
             Body::Simple { group } | Body::Combine { group } => {

@@ -6,9 +6,9 @@ mod features;
 mod launch;
 mod operands;
 mod program;
+mod skinny;
 mod tensor;
 mod tile;
-mod tuned;
 mod tuning;
 mod variants;
 
@@ -21,15 +21,16 @@ use crate::{Array, Result};
 use polaris_core::DType;
 
 pub use features::{TILE_FEATURES, tile_features};
-pub use program::tile_source;
+pub use program::{tile_program, tile_source};
+pub use skinny::{Skinny, default_skinny, skinny_config, skinny_of, skinny_source, skinny_space};
 pub use tensor::Tensor;
 pub use tile::{MultiplyAdd, Tile, TileCopy};
-pub use tuning::{config_of, tile_of, tile_space};
+pub use tuning::{TileTarget, config_of, tile_of, tile_space};
 pub(super) use variants::KERNELS;
 pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
-pub use choose::usual_tiles;
+pub use choose::{default_tile, usual_tiles};
 pub(super) use operands::CHANNEL_BYTES;
 pub(crate) use variants::shipped_programs;
 
@@ -41,7 +42,7 @@ pub enum Kernel {
     /// Tiles in local memory.
     Tiled(Tile),
     /// Up to eight vectors with a matrix.
-    Skinny,
+    Skinny(Skinny),
     /// One work-item an element: slow, and little that a compiler could get wrong.
     Simple,
 }
@@ -55,12 +56,8 @@ impl Kernel {
         let capabilities = device.capabilities();
         match self {
             Self::Tensor(tensor) => tensor.check(capabilities, dtype).is_ok(),
-            // Copies to local memory without registers convert nothing.
-            Self::Tiled(tile) => {
-                let convertible = dtype == DType::F32 || tile.copy == TileCopy::Registers;
-                convertible && tile.check(capabilities).is_ok()
-            }
-            Self::Skinny => capabilities.max_work_group >= factors::LANES,
+            Self::Tiled(tile) => choose::fits(&tile, capabilities, dtype),
+            Self::Skinny(skinny) => skinny.on(capabilities).check(capabilities).is_ok(),
             Self::Simple => true,
         }
     }
@@ -70,7 +67,7 @@ impl Kernel {
         match self {
             Self::Tensor(tensor) => tensor.name(),
             Self::Tiled(tile) => tile.name(),
-            Self::Skinny => "skinny".to_owned(),
+            Self::Skinny(skinny) => skinny.name(),
             Self::Simple => "simple".to_owned(),
         }
     }
@@ -104,9 +101,9 @@ pub(super) fn supports(
             Kernel::Tiled(tile) => {
                 let is_named = tile.m <= 32 && tile.vector <= 4;
                 is_named && dtype == DType::F32
-                    || choose::tiles(device).iter().any(|rated| rated.tile == tile)
+                    || choose::tiles(device.into()).iter().any(|rated| rated.tile == tile)
             }
-            Kernel::Skinny => geometry.m.min(geometry.n) <= SKINNY,
+            Kernel::Skinny(_) => geometry.m.min(geometry.n) <= SKINNY,
             Kernel::Simple => true,
         }
 }

@@ -15,9 +15,26 @@ const PRODUCT: &str = include_str!("product.cl");
 const TILE_COPIES: &str = include_str!("tile_copies.cl");
 const TILED: &str = include_str!("tiled.cl");
 
+/// The texts of the skinny kernel's programs.
+pub(super) const SKINNY_PARTS: &[&str] = &[ELEMENT, PRODUCT, include_str!("skinny.cl")];
+
 /// The fingerprint of the tiled kernel's source: what was measured with another one says little.
 pub fn tile_source() -> String {
     polaris_tune::choices::fingerprint(&[ELEMENT, PRODUCT, TILE_COPIES, TILED])
+}
+
+/// A tile's program for `f32` in rows, without an epilogue; `aligned` if lines can be read four
+/// elements at a time. For those who want to look at what a compiler makes of it.
+pub fn tile_program(tile: &Tile, aligned: bool) -> ProgramSource {
+    let along_k = [true, false];
+    let widths = [0, 1].map(|which| {
+        let lines = [tile.m, tile.n][which];
+        if aligned && tile.fetches(lines, along_k[which], 4) { 4 } else { 1 }
+    });
+    let body = Body::Tiled { tile: *tile, along_k, widths, loose: [false; 2] };
+    let (a, b, output) = (DType::F32, DType::F32, DType::F32);
+    let config = Config { body, a, b, output, epilogue: None, wide: false };
+    config.source(Activation::Identity)
 }
 
 /// What one program is specialised for.
@@ -60,6 +77,7 @@ pub(super) enum Body {
         along_k: bool,
         width: u8,
         group: u16,
+        lanes: u16,
     },
     Simple {
         group: u16,
@@ -136,8 +154,9 @@ impl Body {
             Self::Tensor { tensor, along_k, widths: [a, b] } => {
                 format!("{} {}{a}{b}", tensor.name(), letters(*along_k))
             }
-            Self::Skinny { rows, along_k, width, .. } => {
-                format!("skinny{rows} {}{width}", if *along_k { "dots" } else { "columns" })
+            Self::Skinny { rows, along_k, width, group, lanes } => {
+                let layout = if *along_k { "dots" } else { "columns" };
+                format!("skinny{rows} {layout}{width} {group}x{lanes}")
             }
             Self::Simple { .. } => "simple".to_owned(),
             Self::Combine { .. } => "combine".to_owned(),
@@ -185,13 +204,14 @@ impl Body {
                     .number("BUFFERS", tensor.buffers);
                 ("tensor.cl", &[ELEMENT, PRODUCT, include_str!("tensor.cl")], defines)
             }
-            Self::Skinny { rows, along_k, width, group } => {
+            Self::Skinny { rows, along_k, width, group, lanes } => {
                 let defines = defines
                     .number("ROWS", rows)
                     .number("ALONG_K", along_k)
                     .number("WIDTH", width)
-                    .number("WORK_GROUP", group);
-                ("skinny.cl", &[ELEMENT, PRODUCT, include_str!("skinny.cl")], defines)
+                    .number("WORK_GROUP", group)
+                    .number("LANES", lanes);
+                ("skinny.cl", SKINNY_PARTS, defines)
             }
             Self::Simple { group } => {
                 let defines = defines.number("WORK_GROUP", group).number("COMBINE", 0);

@@ -14,6 +14,7 @@
 //   ALONG_K              1 if neighbours in memory are neighbours in k
 //   WIDTH                elements of the matrix read at once, 1 or 4
 //   WORK_GROUP           work-items in a group, a multiple of LANES
+//   LANES                work-items that share a line, or WIDTH lines; a power of two
 //   A, B, OUT, ACC, EPILOGUE, ACTIVATION, INDEX as in product.cl
 #ifndef ROWS
 #define A f32
@@ -25,10 +26,10 @@
 #define ALONG_K 1
 #define WIDTH 4
 #define WORK_GROUP 256
+#define LANES 64
 #define EPILOGUE 0
 #endif
 
-#define LANES 64
 #define SLICES (WORK_GROUP / LANES)
 #define UNROLLED _Pragma("unroll")
 #define VECTOR_AT(r, i) ((ACC)LOAD(A)(a, a_at + vector_at[r] + (i) * vector_step))

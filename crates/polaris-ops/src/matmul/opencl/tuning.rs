@@ -14,10 +14,25 @@ const MOST_VECTORS: i64 = 32;
 /// takes minutes; more bring nothing.
 const PROCESSOR_GROUP: std::ops::RangeInclusive<i64> = 32..=64;
 
+/// A device as far as tiles go: one that is there, or one whose capabilities are written down.
+#[derive(Debug, Clone, Copy)]
+pub struct TileTarget<'a> {
+    /// Whether it is a processor or a GPU.
+    pub kind: DeviceKind,
+    /// What it can do.
+    pub capabilities: &'a Capabilities,
+}
+
+impl<'a> From<&'a OpenClDevice> for TileTarget<'a> {
+    fn from(device: &'a OpenClDevice) -> Self {
+        Self { kind: device.info().kind, capabilities: device.capabilities() }
+    }
+}
+
 /// What may be chosen on a device. The names are those of [`Tile`]'s fields.
-pub fn tile_space(device: &OpenClDevice) -> Space {
-    let capabilities = device.capabilities();
-    match device.info().kind {
+pub fn tile_space<'a>(target: impl Into<TileTarget<'a>>) -> Space {
+    let TileTarget { kind, capabilities } = target.into();
+    match kind {
         DeviceKind::Cpu => processor_space(capabilities),
         _ => gpu_space(capabilities),
     }
@@ -25,12 +40,12 @@ pub fn tile_space(device: &OpenClDevice) -> Space {
 
 fn processor_space(capabilities: &Capabilities) -> Space {
     let space = Space::new("matmul")
-        .parameter("m", [16, 32, 64, 128])
+        .parameter("m", [32, 64, 128])
         .parameter("n", [32, 64, 128, 256])
         .parameter("threads_m", [4, 8, 16])
         .parameter("threads_n", [2, 4, 8])
         .parameter("vector", [8, 16])
-        .parameter("k", [16, 32, 64])
+        .parameter("k", [16, 32, 64, 128])
         .parameter("buffers", [1])
         .parameter("unroll", [2])
         .parameter("fragments", [1])
@@ -129,15 +144,18 @@ const NAMES: &[&str] = &[
 ];
 
 /// The tile of a point; none if a value is missing or no such tile can be.
-pub fn tile_of(device: &OpenClDevice, config: &dyn Fn(&str) -> Option<i64>) -> Option<Tile> {
+pub fn tile_of<'a>(
+    target: impl Into<TileTarget<'a>>,
+    config: &dyn Fn(&str) -> Option<i64>,
+) -> Option<Tile> {
     let values: Vec<i64> = NAMES.iter().map(|name| config(name)).collect::<Option<_>>()?;
     let sane = values.iter().all(|value| (0..=4096).contains(value));
     let (first, divisors) = (&values[..5], values[3] > 0 && values[4] > 0);
     if !sane || !divisors || first.contains(&0) {
         return None;
     }
-    let capabilities = device.capabilities();
-    let tile = match device.info().kind {
+    let TileTarget { kind, capabilities } = target.into();
+    let tile = match kind {
         DeviceKind::Cpu => processor_tile(&values),
         _ => gpu_tile(&values, capabilities.preferred_multiple.clamp(8, 64) as i64),
     };

@@ -5,7 +5,7 @@ use polaris_runtime::opencl::ProgramSource;
 
 use super::choose::Rated;
 use super::program::{Body, Config, Finish};
-use super::{Kernel, MultiplyAdd, Tensor, Tile, TileCopy};
+use super::{Kernel, MultiplyAdd, Skinny, Tensor, Tile, TileCopy};
 use crate::matmul::problem::Activation;
 
 /// A way to multiply that can be asked for by name, to be measured.
@@ -170,7 +170,7 @@ pub const VARIANTS: &[Variant] = &[
 
 /// Every kernel, in the order in which they are tried if the preferred one cannot be used.
 pub(in crate::matmul) const KERNELS: &[Kernel] = &[
-    Kernel::Skinny,
+    Kernel::Skinny(Skinny::DEFAULT),
     Kernel::Tensor(TENSOR),
     Kernel::Tensor(TENSOR_SMALL),
     Kernel::Tiled(PTX_LARGE),
@@ -230,11 +230,17 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     }
     for types in types {
         for (along_k, rows) in [(true, 1), (false, 1), (true, 8), (false, 8)] {
-            let body = Body::Skinny { rows, along_k, width: 4, group: 256 };
+            let Skinny { group, lanes, .. } = Skinny::DEFAULT;
+            let body = Body::Skinny { rows, along_k, width: 4, group, lanes };
             add(body, types, Activation::Identity);
         }
         add(Body::Simple { group: 256 }, types, Activation::Identity);
         add(Body::Combine { group: 256 }, types, Activation::GeluErf);
+    }
+    // The other end of what tuning may choose.
+    for along_k in [true, false] {
+        let body = Body::Skinny { rows: 8, along_k, width: 4, group: 64, lanes: 8 };
+        add(body, types[0], Activation::Identity);
     }
     programs
 }
