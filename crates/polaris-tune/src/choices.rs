@@ -96,11 +96,28 @@ impl Choices {
         let lock = fs::File::create(path.with_extension("lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut all = Self::load(path);
-        all.schema = SCHEMA;
         change(&mut all.choices);
-        let text = serde_json::to_string(&all).expect("plain data should become JSON");
-        let beside = path.with_extension("new");
-        fs::write(&beside, text).map_err(failed)?;
+        Self::new(all.choices).save(path)
+    }
+
+    /// These decisions.
+    pub fn new(choices: Vec<Choice>) -> Self {
+        Self { schema: SCHEMA, choices }
+    }
+
+    /// Writes them in the place of what is there, as a whole.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let failed = |source: std::io::Error| Error::File {
+            path: path.display().to_string(),
+            source,
+            cure: "name a place that can be written",
+        };
+        let text = serde_json::to_string(self).expect("plain data should become JSON");
+        let beside = path.with_extension(format!("new-{}", std::process::id()));
+        fs::write(&beside, text + "\n").map_err(failed)?;
         fs::rename(&beside, path).map_err(failed)
     }
 }

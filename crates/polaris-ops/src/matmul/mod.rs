@@ -17,7 +17,7 @@ pub use opencl::{
     Kernel, MultiplyAdd, Skinny, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, TileTarget,
     VARIANTS, Variant, config_of, default_skinny, default_tile, skinny_config, skinny_of,
     skinny_source, skinny_space, tile_features, tile_of, tile_program, tile_source, tile_space,
-    usual_tiles,
+    tile_splits, usual_tiles,
 };
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};

@@ -23,8 +23,10 @@ use crate::matmul::{Skinny, Tile, skinny_of, tile_of};
 use crate::reduce::{Grouping, grouping_of};
 
 /// Choices that come with Polaris, by the chip, architecture or maker they are for.
-const SHIPPED: &[(&str, &str)] =
-    &[("nvidia-h200", include_str!("../../../../tuning/nvidia-h200.json"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("nvidia-h200", include_str!("../../../../tuning/nvidia-h200.json")),
+    ("gfx803", include_str!("../../../../tuning/gfx803.json")),
+];
 
 /// How far, in doublings of all sizes together, a shape may be from one that was measured.
 const NEAR: f32 = 1.0;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use polaris::DType;
 use polaris::ops::matmul::{
     Tile, TileTarget, config_of, default_tile, tile_of, tile_program, tile_source, tile_space,
-    usual_tiles,
+    tile_splits, usual_tiles,
 };
 use polaris::runtime::{Capabilities, DeviceKind};
 use polaris_gcn::{Access, Card, Code, Prediction, TiledProduct, Toolchain, card, model, read};
@@ -26,6 +26,10 @@ use crate::{exit, interrupt};
 
 /// The model does not tell apart what differs by less.
 const WORTH: f64 = 0.9;
+/// What a second kernel costs before it does anything, in seconds.
+const LAUNCH: f64 = 10e-6;
+/// The share of its memory's speed that a kernel which only adds reaches.
+const MEMORY: f64 = 0.8;
 
 pub fn run(global: &Global, options: &TuneGemm, target: &str) -> anyhow::Result<u8> {
     let plain = options.dtype.name() == "f32" && options.transpose.name() == "nn";
@@ -221,19 +225,34 @@ impl Model {
             compiled.and_then(|compiled| read(&compiled.assembly)).map_err(|e| e.to_string())
         });
         let code = code.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-        let product = TiledProduct {
+        let (tile_m, tile_n) = (u32::from(tile.m), u32::from(tile.n));
+        let mut product = TiledProduct {
             m,
             n,
             k,
-            tile_m: tile.m.into(),
-            tile_n: tile.n.into(),
+            tile_m,
+            tile_n,
             tile_k: tile.k.into(),
             threads: tile.threads() as u32,
             rows: (tile.m / tile.threads_m).into(),
             columns: (tile.n / tile.threads_n).into(),
             access: Access::default(),
         };
-        Ok(model::predict(self.card, code, &product)?)
+        let target = TileTarget { kind: DeviceKind::Gpu, capabilities: &self.capabilities };
+        let splits = tile_splits(target, tile, [m, n, k].map(|size| size as usize)) as u32;
+        if splits == 1 {
+            return Ok(model::predict(self.card, code, &product)?);
+        }
+        // As many work-groups with a part of k each, and a second kernel that adds the parts.
+        product.m = m.next_multiple_of(tile_m) * splits;
+        product.k = k.div_ceil(splits);
+        let mut prediction = model::predict(self.card, code, &product)?;
+        let bytes = 4.0 * f64::from(splits + 1) * f64::from(m) * f64::from(n);
+        prediction.seconds += LAUNCH + bytes / (MEMORY * self.card.dram_bytes_per_second);
+        let operations = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
+        prediction.gflops = operations / prediction.seconds / 1e9;
+        prediction.share_of_peak = operations / prediction.seconds / self.card.peak();
+        Ok(prediction)
     }
 }
 
@@ -257,8 +276,7 @@ fn save(path: &Path, card: &Card, rows: &[Row]) -> anyhow::Result<()> {
         source: tile_source(),
         predicted: true,
     };
-    let choices: Vec<Choice> = rows.iter().map(choice).collect();
-    Ok(Choices::merge_into(path, &choices)?)
+    Ok(Choices::new(rows.iter().map(choice).collect()).save(path)?)
 }
 
 fn print(global: &Global, card: &Card, rows: &[Row]) -> anyhow::Result<()> {

@@ -143,6 +143,16 @@ pub fn default_tile<'a>(
     by_cost(target.into(), dtype, sizes, 1, aligned)
 }
 
+/// Into how many parts k is split for a tile and a product of these sizes.
+pub fn tile_splits<'a>(
+    target: impl Into<TileTarget<'a>>,
+    tile: &Tile,
+    [m, n, k]: [usize; 3],
+) -> usize {
+    let lines = [tile.m, tile.n].map(usize::from);
+    split_cost(target.into().capabilities, lines, [m, n], k, 1).0
+}
+
 fn by_cost(
     target: TileTarget,
     dtype: DType,

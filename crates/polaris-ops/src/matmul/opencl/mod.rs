@@ -30,7 +30,7 @@ pub(super) use variants::KERNELS;
 pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
-pub use choose::{default_tile, usual_tiles};
+pub use choose::{default_tile, tile_splits, usual_tiles};
 pub(super) use operands::CHANNEL_BYTES;
 pub(crate) use variants::shipped_programs;
 
