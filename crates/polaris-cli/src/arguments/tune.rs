@@ -132,7 +132,7 @@ pub struct TuneGemm {
     pub transpose: Transpose,
 
     /// Predict for a card that is not there, from its machine code: gfx803
-    #[arg(long, value_name = "CHIP")]
+    #[arg(long, value_name = "CHIP", conflicts_with_all = ["report", "passes"])]
     pub target: Option<String>,
 
     /// Put the predictions for the target into a file of decisions

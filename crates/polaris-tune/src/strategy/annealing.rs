@@ -5,7 +5,7 @@ use super::{History, Strategy};
 use crate::{Points, Random};
 
 /// Of two points whose times differ by this share the slower is still accepted often, at first.
-const HOT: f64 = 0.12;
+const HOT: f64 = 0.06;
 /// Below this the walk only follows the noise of the measurements.
 const COLD: f64 = 0.02;
 
@@ -71,7 +71,7 @@ impl Strategy for Annealing {
         let terrain = Terrain::of(&mut self.terrain, points, history);
         let random = &mut self.random;
         let prior = self.prior.as_deref();
-        let count = (terrain.len() / 50).clamp(6, 20);
+        let count = (terrain.len() / 100).clamp(3, 20);
         let first = self.beginning.next(terrain, count, prior, random);
         if first.is_some() {
             return first;
@@ -99,7 +99,7 @@ impl Strategy for Annealing {
         }
 
         // Long without progress: the next walk starts at the best of all or anywhere, in turn.
-        if self.idle > (terrain.len() / 40).clamp(12, 60) {
+        if self.idle > (terrain.len() / 25).clamp(20, 80) {
             self.restarts += 1;
             (self.idle, self.best, self.heat) = (0, f64::INFINITY, HOT / 2.0);
             if self.restarts % 2 == 1 {

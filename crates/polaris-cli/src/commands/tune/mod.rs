@@ -157,6 +157,8 @@ impl Tuner<'_> {
             TuneBudget::Evaluations(count) => (Some(count), None),
             TuneBudget::Time(time) => (None, Some(time / problems as u32)),
         };
+        let length = time.map(|time: Duration| time.as_secs() as usize).or(evaluations);
+        let length = length.unwrap_or(points.len());
         let title = format!("{} {}", place.device, results::shape_text(problem));
         let search = Search {
             place,
@@ -164,7 +166,7 @@ impl Tuner<'_> {
             points,
             usual: &usual,
             work: self.subject.work(problem),
-            bar: progress(evaluations.unwrap_or(points.len()), &title),
+            bar: progress(length, &title),
         };
         let predictor = self.folder.and_then(|folder| learn::load(folder, &place.key));
         let prior = learn::prior(predictor.as_ref(), self.opencl, points, problem);
@@ -190,14 +192,18 @@ impl Tuner<'_> {
             };
             Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
         }
-        let others = learn::current(&records, &place.key, &place.source);
+        // It takes a second, and only the page shows it.
+        let predicted = options.report.as_ref().map(|_| {
+            let records = learn::current(&records, &place.key, &place.source);
+            learn::held_out(self.opencl, &records, problem)
+        });
         Ok(Tuned {
             device: place.device,
             problem: problem.clone(),
             strategy: options.strategy.clone(),
             work: search.work,
             points: points.clone(),
-            predicted: learn::held_out(self.opencl, &others, problem),
+            predicted: predicted.unwrap_or_default(),
             found,
         })
     }

@@ -8,8 +8,8 @@ use polaris_tune::{Failure, Points, ProblemKey};
 use serde::Serialize;
 
 use super::protocol::Config;
-use super::report::{Section, in_words, page};
-use super::search::Found;
+use super::report::{Section, page};
+use super::search::{Found, failures_text};
 use super::subject::Work;
 use crate::commands::bench_gemm::save::replace_file;
 use crate::output::{self, Table, print_line};
@@ -149,7 +149,7 @@ impl Results {
             ">best",
             ">speed-up",
             ">evaluations",
-            ">failed",
+            "failed",
             "configuration",
         ];
         let mut table = Table::new(&headings);
@@ -166,7 +166,7 @@ impl Results {
                 rate(row.best_gflops, row.best_gbs),
                 format!("{:.2}", row.speedup),
                 format!("{} + {}", row.resumed, row.evaluations),
-                failures_text(row),
+                failures_text(row.failures),
                 row.config.as_ref().map_or("the default".to_owned(), config_text),
             ]);
         }
@@ -182,13 +182,6 @@ impl Results {
         eprintln!("note: the report is in {}", path.display());
         Ok(())
     }
-}
-
-/// How many failed, and why.
-fn failures_text(row: &Row) -> String {
-    let why: Vec<String> =
-        row.failures.iter().map(|(kind, count)| format!("{count} {}", in_words(*kind))).collect();
-    if why.is_empty() { "0".to_owned() } else { why.join(", ") }
 }
 
 pub fn config_text(config: &Config) -> String {

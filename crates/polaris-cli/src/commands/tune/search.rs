@@ -11,6 +11,7 @@ use polaris_tune::{
 
 use super::client::Client;
 use super::protocol::{Config, Reply, Request, Sampled};
+use super::report::in_words;
 use super::subject::Work;
 use crate::arguments::Global;
 
@@ -116,7 +117,7 @@ impl Search<'_> {
             if stopped(evaluated, &mut found)? {
                 return Ok(found);
             }
-            self.show(&found);
+            self.show(&found, begin, &budget);
         }
         for _ in 1..budget.passes {
             for trial in found.history.trials.clone() {
@@ -128,7 +129,7 @@ impl Search<'_> {
                 if stopped(again, &mut found)? {
                     return Ok(found);
                 }
-                self.show(&found);
+                self.show(&found, begin, &budget);
             }
         }
         self.decide(&mut clients[0], &mut found, budget.patience)?;
@@ -292,13 +293,28 @@ impl Search<'_> {
         self.points.named(point).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    fn show(&self, found: &Found) {
-        let failed: usize = found.failed.iter().map(|(_, count)| count).sum();
+    fn show(&self, found: &Found, begin: Instant, budget: &Budget) {
         let best = found.history.best().map_or(0.0, |(_, seconds)| self.work.rate(seconds));
-        let unit = self.work.unit();
-        self.bar.set_position(found.evaluations as u64);
-        self.bar.set_message(format!("best {best:.1} {unit}, {failed} failed"));
+        // The bar counts what the budget counts: seconds, or evaluations.
+        let position = match budget.time {
+            Some(time) => begin.elapsed().min(time).as_secs(),
+            None => found.evaluations as u64,
+        };
+        self.bar.set_position(position);
+        self.bar.set_message(format!(
+            "{} tried, best {best:.1} {}, {}",
+            found.evaluations,
+            self.work.unit(),
+            failures_text(&found.failed)
+        ));
     }
+}
+
+/// How many failed, and why.
+pub fn failures_text(failed: &[(Failure, usize)]) -> String {
+    let why: Vec<String> =
+        failed.iter().map(|&(kind, count)| format!("{count} {}", in_words(kind))).collect();
+    if why.is_empty() { "none failed".to_owned() } else { why.join(", ") }
 }
 
 /// Whether the user stopped it. Other errors remain errors.

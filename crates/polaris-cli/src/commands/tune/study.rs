@@ -133,14 +133,20 @@ fn replays(
             }
             needed.sort_unstable();
             reached.sort_by(f64::total_cmp);
-            // The upper of the two in the middle: no better than it was.
             let middle = needed.len() / 2;
+            // Of an even number the mean of the two in the middle, rounded up; none if the upper
+            // one did not get there.
+            let upper = Some(needed[middle]).filter(|&count| count != usize::MAX);
+            let median = upper.map(|upper| match needed.len() % 2 {
+                0 => (needed[middle - 1] + upper).div_ceil(2),
+                _ => upper,
+            });
             replayed.push(Replayed {
                 shape: shape.to_vec(),
                 strategy,
                 space: points.len(),
                 seeds,
-                evaluations_to_within_5_percent: Some(needed[middle]).filter(|&n| n != usize::MAX),
+                evaluations_to_within_5_percent: median,
                 best_by_optimum: reached[middle],
             });
         }
