@@ -14,7 +14,7 @@ const BUSY_CHANNELS: f64 = 1.25;
 /// Bytes of the first cache.
 const L1_BYTES: f64 = 16.0 * 1024.0;
 /// The share of its speed that memory reaches: rows are opened, directions change.
-const DRAM_SHARE: f64 = 0.8;
+pub const DRAM_SHARE: f64 = 0.8;
 
 /// Cycles that a product keeps the second cache and memory busy in one step along k of one
 /// work-group.

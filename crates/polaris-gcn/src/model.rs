@@ -14,7 +14,7 @@
 use crate::card::Card;
 use crate::error::{Error, Result};
 use crate::kernel::{SIMDS, waves_of};
-use crate::memory::Traffic;
+use crate::memory::{DRAM_SHARE, Traffic};
 use crate::prediction::{Parts, Prediction};
 use crate::product::{TiledProduct, Turns};
 use crate::units::{Demand, LDS_PORTS, Units};
@@ -72,6 +72,31 @@ pub fn predict(card: &Card, code: &Code, product: &TiledProduct) -> Result<Predi
         memory_latency: units.memory_latency,
     };
     Ok(case.predict())
+}
+
+/// Predicts the time of a product that is split along k: as many times more work-groups with a part
+/// of k each, and a second kernel, bound by memory, that adds the parts.
+///
+/// # Errors
+/// As of [`predict`].
+pub fn predict_split(
+    card: &Card,
+    code: &Code,
+    product: &TiledProduct,
+    splits: u32,
+) -> Result<Prediction> {
+    if splits <= 1 {
+        return predict(card, code, product);
+    }
+    let rows = product.m.next_multiple_of(product.tile_m) * splits;
+    let part = TiledProduct { m: rows, k: product.k.div_ceil(splits), ..*product };
+    let mut prediction = predict(card, code, &part)?;
+    let results = 4.0 * f64::from(product.m) * f64::from(product.n);
+    let memory = DRAM_SHARE * card.dram_bytes_per_second;
+    prediction.seconds += LAUNCH + results * f64::from(splits + 1) / memory;
+    let speed = product.operations() / prediction.seconds;
+    (prediction.gflops, prediction.share_of_peak) = (speed / 1e9, speed / card.peak());
+    Ok(prediction)
 }
 
 impl Case<'_> {
@@ -205,6 +230,20 @@ mod tests {
         assert!(share(64, full + 64, 4096) < 0.7 * share(64, full, 4096));
         let short = predict(&RX_580, &code("v_mac_f32"), &product(64, 64, 16)).unwrap();
         assert_eq!(short.bound, Bound::Tail);
+    }
+
+    #[test]
+    fn parts_of_k_fill_idle_compute_units() {
+        let (code, few) = (code("v_mac_f32"), product(64, 64, 4096));
+        let whole = predict(&RX_580, &code, &few).unwrap();
+        assert_eq!(predict_split(&RX_580, &code, &few, 1).unwrap(), whole);
+        let split = predict_split(&RX_580, &code, &few, 8).unwrap();
+        assert!(split.seconds < 0.5 * whole.seconds, "{split:?}");
+        assert!((split.gflops * split.seconds * 1e9 / few.operations() - 1.0).abs() < 1e-9);
+        // Where all units are busy a second kernel only costs.
+        let many = product(4032, 4032, 4032);
+        let whole = predict(&RX_580, &code, &many).unwrap();
+        assert!(predict_split(&RX_580, &code, &many, 4).unwrap().seconds > whole.seconds);
     }
 
     #[test]

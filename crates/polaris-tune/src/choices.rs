@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
+use crate::files::{failed, replace};
 use crate::record::ProblemKey;
-use crate::{Error, Result};
 
 /// The version of the file.
 const SCHEMA: u32 = 1;
@@ -85,11 +86,7 @@ impl Choices {
     }
 
     fn change(path: &Path, change: impl FnOnce(&mut Vec<Choice>)) -> Result<()> {
-        let failed = |source: std::io::Error| Error::File {
-            path: path.display().to_string(),
-            source,
-            cure: "name a folder that can be written in POLARIS_DATA_DIR",
-        };
+        let failed = |source| failed(path, source);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
@@ -110,15 +107,8 @@ impl Choices {
     /// # Errors
     /// If the folder cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let failed = |source: std::io::Error| Error::File {
-            path: path.display().to_string(),
-            source,
-            cure: "name a place that can be written",
-        };
         let text = serde_json::to_string(self).expect("plain data should become JSON");
-        let beside = path.with_extension(format!("new-{}", std::process::id()));
-        fs::write(&beside, text + "\n").map_err(failed)?;
-        fs::rename(&beside, path).map_err(failed)
+        replace(path, &(text + "\n"))
     }
 }
 

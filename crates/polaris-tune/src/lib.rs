@@ -9,6 +9,7 @@
 pub mod choices;
 pub mod database;
 mod error;
+mod files;
 mod forest;
 pub mod network;
 pub mod predictor;

@@ -178,6 +178,11 @@ impl Points {
         self.names.iter().copied().zip(self.values(point).iter().copied())
     }
 
+    /// The value of one parameter of a point.
+    pub fn value(&self, point: usize, name: &str) -> Option<i64> {
+        self.names.iter().position(|known| *known == name).map(|at| self.values(point)[at])
+    }
+
     /// The point with these values, if it is valid.
     pub fn find(&self, values: &[i64]) -> Option<usize> {
         (0..self.len()).find(|&point| self.values(point) == values)

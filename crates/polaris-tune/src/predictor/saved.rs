@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Predictor;
-use crate::{Error, Result};
+use crate::Result;
+use crate::files::replace;
 
 /// The version of the file.
 const SCHEMA: u32 = 1;
@@ -61,16 +62,8 @@ impl Saved {
     /// # Errors
     /// If the folder cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let failed = |source: std::io::Error| Error::File {
-            path: path.display().to_string(),
-            source,
-            cure: "name a folder that can be written in POLARIS_DATA_DIR",
-        };
         let text = serde_json::to_string(self).expect("plain numbers should have a text");
-        // A name of its own: two tuners may train at the same time, and either is right.
-        let beside = path.with_extension(format!("new-{}", std::process::id()));
-        fs::write(&beside, text).map_err(failed)?;
-        fs::rename(&beside, path).map_err(failed)
+        replace(path, &text)
     }
 }
 

@@ -30,6 +30,13 @@ pub fn current<'a>(records: &'a [Record], key: &DeviceKey, source: &str) -> Vec<
     records.iter().filter(is_current).collect()
 }
 
+/// Those of what the model is about: products of `f32` matrices stored as they are.
+pub fn products<'a>(records: &'a [Record], key: &DeviceKey) -> Vec<&'a Record> {
+    let mut records = current(records, key, &tile_source());
+    records.retain(|record| is_plain(&record.problem));
+    records
+}
+
 /// A configuration, as a key.
 type NamedValues<'a> = Vec<(&'a str, i64)>;
 
@@ -87,9 +94,7 @@ pub fn prior(
     let predictor = predictor.filter(|_| is_plain(problem))?;
     let sizes = sizes(problem)?;
     let of_point = |point: usize| {
-        let named: NamedValues = points.named(point).collect();
-        let value = |name: &str| named.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
-        let tile = tile_of(device, &value);
+        let tile = tile_of(device, &|name| points.value(point, name));
         tile.map_or(f64::INFINITY, |tile| expected(predictor, device, &tile, sizes))
     };
     Some((0..points.len()).map(of_point).collect())
@@ -99,17 +104,14 @@ pub fn prior(
 /// only. Nothing where there are too few.
 pub fn held_out(
     device: &OpenClDevice,
-    records: &[&Record],
+    products: &[&Record],
     problem: &ProblemKey,
 ) -> Vec<(f64, f64)> {
     if !is_plain(problem) {
         return Vec::new();
     }
-    let (these, others): (Vec<&Record>, Vec<&Record>) = records
-        .iter()
-        .copied()
-        .filter(|record| is_plain(&record.problem))
-        .partition(|record| record.problem.shape == problem.shape);
+    let (these, others): (Vec<&Record>, Vec<&Record>) =
+        products.iter().partition(|record| record.problem.shape == problem.shape);
     let others = samples(device, &others);
     if others.len() < ENOUGH {
         return Vec::new();
@@ -134,8 +136,7 @@ pub fn retrain(
     key: &DeviceKey,
     records: &[Record],
 ) -> anyhow::Result<Option<usize>> {
-    let mut records = current(records, key, &tile_source());
-    records.retain(|record| is_plain(&record.problem));
+    let records = products(records, key);
     let samples = samples(device, &records);
     let path = Saved::file(folder, &key.chip);
     let source = tile_source();
@@ -150,7 +151,6 @@ pub fn retrain(
     Ok(Some(samples.len()))
 }
 
-/// What the model is about: products of `f32` matrices stored as they are.
 fn is_plain(problem: &ProblemKey) -> bool {
     problem.operation == "matmul" && problem.dtype == "f32" && problem.layout == "nn"
 }

@@ -143,12 +143,9 @@ impl Tuner<'_> {
             None => Vec::new(),
         };
         let mut known = History::default();
-        for record in &records {
-            let same = record.problem == *problem
-                && record.source == place.source
-                && record.device.driver == place.key.driver;
-            let point = points.find_named(|name| record.config.get(name).copied());
-            if let Some(point) = point.filter(|_| same) {
+        let current = learn::current(&records, &place.key, &place.source);
+        for record in current.into_iter().filter(|record| record.problem == *problem) {
+            if let Some(point) = points.find_named(|name| record.config.get(name).copied()) {
                 known.add(Trial { point, seconds: record.outcome.seconds() });
             }
         }
@@ -193,10 +190,10 @@ impl Tuner<'_> {
             Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
         }
         // It takes a second, and only the page shows it.
-        let predicted = options.report.as_ref().map(|_| {
-            let records = learn::current(&records, &place.key, &place.source);
-            learn::held_out(self.opencl, &records, problem)
-        });
+        let predicted = options
+            .report
+            .as_ref()
+            .map(|_| learn::held_out(self.opencl, &learn::products(&records, &place.key), problem));
         Ok(Tuned {
             device: place.device,
             problem: problem.clone(),

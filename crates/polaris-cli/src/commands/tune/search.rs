@@ -264,7 +264,6 @@ impl Search<'_> {
             .filter_map(|trial| trial.seconds.map(|seconds| (trial.point, seconds)))
             .collect();
         timed.sort_by(|a, b| a.1.total_cmp(&b.1));
-        timed.dedup_by_key(|(point, _)| *point);
         timed.truncate(FINALISTS);
         let mut configs = vec![None];
         configs.extend(timed.iter().map(|&(point, _)| Some(self.config(point))));

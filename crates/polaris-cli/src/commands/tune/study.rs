@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::Context;
-use polaris::ops::matmul::{tile_source, tile_space};
+use polaris::ops::matmul::tile_space;
 use polaris::runtime::opencl::OpenClDevice;
 use polaris_tune::predictor::{GroupBy, Model, Predictor, cross_validate};
 use polaris_tune::strategy::by_name;
@@ -75,7 +75,7 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
         let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
         let key = device_key(device.as_ref());
         let records = database.load(&key.chip)?.records;
-        let records = learn::current(&records, &key, &tile_source());
+        let records = learn::products(&records, &key);
         let points = tile_space(opencl).points()?;
         let begin = usual_points(subject("matmul")?, opencl, &points);
         studies.push(Study {

@@ -26,10 +26,6 @@ use crate::{exit, interrupt};
 
 /// The model does not tell apart what differs by less.
 const WORTH: f64 = 0.9;
-/// What a second kernel costs before it does anything, in seconds.
-const LAUNCH: f64 = 10e-6;
-/// The share of its memory's speed that a kernel which only adds reaches.
-const MEMORY: f64 = 0.8;
 
 pub fn run(global: &Global, options: &TuneGemm, target: &str) -> anyhow::Result<u8> {
     let plain = options.dtype.name() == "f32" && options.transpose.name() == "nn";
@@ -135,9 +131,7 @@ impl Model {
     }
 
     fn tile(&self, points: &Points, point: usize) -> Option<Tile> {
-        let named: Vec<(&str, i64)> = points.named(point).collect();
-        let value = |name: &str| named.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
-        tile_of(self.target(), &value)
+        tile_of(self.target(), &|name| points.value(point, name))
     }
 
     fn tune(
@@ -225,13 +219,12 @@ impl Model {
             compiled.and_then(|compiled| read(&compiled.assembly)).map_err(|e| e.to_string())
         });
         let code = code.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-        let (tile_m, tile_n) = (u32::from(tile.m), u32::from(tile.n));
-        let mut product = TiledProduct {
+        let product = TiledProduct {
             m,
             n,
             k,
-            tile_m,
-            tile_n,
+            tile_m: tile.m.into(),
+            tile_n: tile.n.into(),
             tile_k: tile.k.into(),
             threads: tile.threads() as u32,
             rows: (tile.m / tile.threads_m).into(),
@@ -239,20 +232,8 @@ impl Model {
             access: Access::default(),
         };
         let target = TileTarget { kind: DeviceKind::Gpu, capabilities: &self.capabilities };
-        let splits = tile_splits(target, tile, [m, n, k].map(|size| size as usize)) as u32;
-        if splits == 1 {
-            return Ok(model::predict(self.card, code, &product)?);
-        }
-        // As many work-groups with a part of k each, and a second kernel that adds the parts.
-        product.m = m.next_multiple_of(tile_m) * splits;
-        product.k = k.div_ceil(splits);
-        let mut prediction = model::predict(self.card, code, &product)?;
-        let bytes = 4.0 * f64::from(splits + 1) * f64::from(m) * f64::from(n);
-        prediction.seconds += LAUNCH + bytes / (MEMORY * self.card.dram_bytes_per_second);
-        let operations = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
-        prediction.gflops = operations / prediction.seconds / 1e9;
-        prediction.share_of_peak = operations / prediction.seconds / self.card.peak();
-        Ok(prediction)
+        let splits = tile_splits(target, tile, [m, n, k].map(|size| size as usize));
+        Ok(model::predict_split(self.card, code, &product, splits as u32)?)
     }
 }
 
