@@ -229,6 +229,10 @@ pub struct Gemm {
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
     pub seconds: f64,
 
+    /// Pause after each sample: a card at its power limit changes its clock unless it rests
+    #[arg(long, value_name = "S", default_value = "0", value_parser = parse_seconds)]
+    pub rest: f64,
+
     /// Write a page with plots
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,

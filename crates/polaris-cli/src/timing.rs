@@ -27,6 +27,9 @@ pub struct Limits {
     pub budget: Duration,
     /// Samples of each contender, whatever the budget.
     pub rounds: usize,
+    /// A pause after each sample: a device that may not draw as much power as its work asks for
+    /// lowers its clock, now more and now less, unless it rests.
+    pub rest: Duration,
 }
 
 /// How long one call takes.
@@ -78,7 +81,7 @@ pub fn take_turns(
             }
             let taken = time(contender, batch)?;
             times[which].push(taken.as_secs_f64() / batch as f64);
-            std::thread::sleep(contender.settles_in());
+            std::thread::sleep(contender.settles_in().max(limits.rest));
         }
         round += 1;
     }
@@ -154,8 +157,12 @@ mod tests {
     fn everybody_gets_as_many_samples() {
         let mut short = Sleeper { calls: 0, nap: Duration::from_micros(50) };
         let mut long = Sleeper { calls: 0, nap: Duration::from_millis(2) };
-        let limits =
-            Limits { sample: Duration::from_micros(500), budget: Duration::ZERO, rounds: 5 };
+        let limits = Limits {
+            sample: Duration::from_micros(500),
+            budget: Duration::ZERO,
+            rounds: 5,
+            rest: Duration::ZERO,
+        };
         let timings = take_turns(&mut [&mut short, &mut long], &limits).unwrap();
         assert_eq!(timings.iter().map(|timing| timing.samples).collect::<Vec<_>>(), [5, 5]);
         assert!(timings[0].seconds < timings[1].seconds, "{timings:?}");

@@ -16,6 +16,10 @@ const FEWEST: usize = 8;
 /// How many of the candidates predicted fastest are tried, for [`Scores::regret_at`].
 const TRIED: [usize; 3] = [1, 5, 10];
 
+/// Networks that begin at different weights and are asked together: each errs elsewhere, and the
+/// candidate that one of them alone overrates is not chosen.
+const NETWORKS: usize = 4;
+
 /// A measurement as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -37,7 +41,7 @@ pub struct Sample {
 pub enum Model {
     /// Trees: right near what was measured, flat beyond.
     Forest,
-    /// A network: smooth.
+    /// Networks: smooth.
     Network,
     /// The mean of both, which errs less than either where they err differently.
     Both,
@@ -48,7 +52,7 @@ pub enum Model {
 pub struct Predictor {
     width: usize,
     forest: Option<Forest>,
-    network: Option<Network>,
+    networks: Vec<Network>,
 }
 
 impl Predictor {
@@ -73,7 +77,7 @@ impl Predictor {
             return Err(Error::TooFew { found: rows.len(), needed: FEWEST });
         }
         // Each has numbers of its own, so that it is the same alone and beside the other.
-        let (mut for_forest, mut for_network) = (Random::new(seed), Random::new(!seed));
+        let (mut for_forest, mut for_networks) = (Random::new(seed), Random::new(!seed));
         let forest = || {
             // Unlike a search, which asks again and again, this is fitted once: more choice for
             // each split makes better trees and takes longer.
@@ -83,9 +87,9 @@ impl Predictor {
         };
         let forest = (which != Model::Network).then(forest);
         let options = NetworkOptions::default();
-        let network = (which != Model::Forest)
-            .then(|| Network::fit(&rows, &targets, &options, &mut for_network));
-        Ok(Self { width: rows[0].len(), forest, network })
+        let count = if which == Model::Forest { 0 } else { NETWORKS };
+        let network = |_| Network::fit(&rows, &targets, &options, &mut for_networks);
+        Ok(Self { width: rows[0].len(), forest, networks: (0..count).map(network).collect() })
     }
 
     /// How many features it was trained on: one that was saved by another version may differ.
@@ -96,7 +100,9 @@ impl Predictor {
     /// The time to expect, by the baseline.
     pub fn predict(&self, features: &[f32]) -> f64 {
         let forest = self.forest.as_ref().map(|forest| forest.predict(features).mean);
-        let network = self.network.as_ref().map(|network| network.predict(features));
+        let sum: f64 = self.networks.iter().map(|network| network.predict(features)).sum();
+        let count = self.networks.len();
+        let network = (count > 0).then_some(sum / count as f64);
         let log = match (forest, network) {
             (Some(forest), Some(network)) => (forest + network) / 2.0,
             (forest, network) => forest.or(network).unwrap_or(f64::NAN),
@@ -111,10 +117,10 @@ impl Predictor {
 
     /// Whether it can be asked: a file may hold anything.
     fn is_sound(&self) -> bool {
-        let has_any = self.forest.is_some() || self.network.is_some();
+        let has_any = self.forest.is_some() || !self.networks.is_empty();
         has_any
             && self.forest.as_ref().is_none_or(Forest::is_sound)
-            && self.network.as_ref().is_none_or(Network::is_sound)
+            && self.networks.iter().all(Network::is_sound)
     }
 }
 
@@ -155,10 +161,10 @@ pub struct Scores {
     pub groups: usize,
 }
 
-/// Predicts each sample with a model that saw no other of its shape or its device.
+/// How good a model is at what it never saw.
 ///
 /// # Errors
-/// If there is only one group, or too little is left to learn from.
+/// As for [`predict_held_out`].
 pub fn cross_validate(
     samples: &[Sample],
     which: Model,
@@ -166,14 +172,27 @@ pub fn cross_validate(
     by: GroupBy,
     seed: u64,
 ) -> Result<Scores> {
-    let samples: Vec<&Sample> = samples.iter().filter(|sample| is_usable(sample)).collect();
-    let group = |sample: &Sample| match by {
-        GroupBy::Shape => sample.group,
-        GroupBy::Device => sample.device,
-    };
-    let mut groups: Vec<u64> = samples.iter().map(|sample| group(sample)).collect();
-    groups.sort_unstable();
-    groups.dedup();
+    let predicted = predict_held_out(samples, which, folds, by, seed)?;
+    let (usable, predicted): (Vec<&Sample>, Vec<f64>) =
+        samples.iter().zip(predicted).filter(|(_, seconds)| !seconds.is_nan()).unzip();
+    let groups = by.groups(&usable).len();
+    Ok(score(&usable, &predicted, groups))
+}
+
+/// The seconds that each sample is predicted to take by a model that saw no other of its shape or
+/// its device; NaN for a sample that no model can learn from.
+///
+/// # Errors
+/// If there is only one group, or too little is left to learn from.
+pub fn predict_held_out(
+    samples: &[Sample],
+    which: Model,
+    folds: usize,
+    by: GroupBy,
+    seed: u64,
+) -> Result<Vec<f64>> {
+    let usable: Vec<&Sample> = samples.iter().filter(|sample| is_usable(sample)).collect();
+    let mut groups = by.groups(&usable);
     match groups.len() {
         0 => return Err(Error::TooFew { found: 0, needed: FEWEST }),
         1 => return Err(Error::OneGroup { of: by.name() }),
@@ -183,18 +202,33 @@ pub fn cross_validate(
     let mut predicted = vec![f64::NAN; samples.len()];
     for fold in 0..folds {
         let held_out: HashSet<u64> = groups.iter().skip(fold).step_by(folds).copied().collect();
-        let seen = samples.iter().copied().filter(|sample| !held_out.contains(&group(sample)));
+        let seen = usable.iter().copied().filter(|sample| !held_out.contains(&by.group(sample)));
         let predictor = Predictor::fit_some(seen, which, seed.wrapping_add(fold as u64))?;
         for (sample, predicted) in samples.iter().zip(&mut predicted) {
-            if held_out.contains(&group(sample)) {
+            if is_usable(sample) && held_out.contains(&by.group(sample)) {
                 *predicted = predictor.predict(&sample.features) * sample.baseline;
             }
         }
     }
-    Ok(score(&samples, &predicted, groups.len()))
+    Ok(predicted)
 }
 
 impl GroupBy {
+    fn group(self, sample: &Sample) -> u64 {
+        match self {
+            Self::Shape => sample.group,
+            Self::Device => sample.device,
+        }
+    }
+
+    /// All groups, in order.
+    fn groups(self, samples: &[&Sample]) -> Vec<u64> {
+        let mut groups: Vec<u64> = samples.iter().map(|sample| self.group(sample)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Shape => "shape",

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::files::replace;
 
 /// The version of the file.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 /// Fewer measurements are left to near shapes: a model of them would be a guess.
 const ENOUGH: usize = 200;
 /// A predictor is trained again when there are this many times as many measurements.

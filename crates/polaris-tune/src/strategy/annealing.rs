@@ -9,6 +9,10 @@ const HOT: f64 = 0.06;
 /// Below this the walk only follows the noise of the measurements.
 const COLD: f64 = 0.02;
 
+/// Neighbours that are looked at for each step; the most promising is taken. More of them would
+/// turn the walk into a climb.
+const PICKS: usize = 3;
+
 /// Simulated annealing. Steps between known points cost nothing; only new ones are proposed.
 pub struct Annealing {
     random: Random,
@@ -117,7 +121,9 @@ impl Strategy for Annealing {
             // Constraints often let two parameters change only together.
             let mut steps = terrain.steps(at);
             steps.extend(terrain.double_steps(at).into_iter().map(|point| (point, 2)));
-            let Some(to) = pick(&steps, random) else { break };
+            let picks = (0..PICKS).filter_map(|_| pick(&steps, random));
+            let picks = picks.map(|to| (terrain.promise(to), to));
+            let Some((_, to)) = picks.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
             match terrain.cost(to) {
                 None => {
                     next = Some(to);

@@ -21,6 +21,10 @@ pub(super) struct Terrain {
     /// How many trials of the history were read.
     read: usize,
     best: Option<usize>,
+    /// The sum and the number of costs that were found, of all points and with each value of each
+    /// parameter.
+    all: (f64, f64),
+    with_value: Vec<Vec<(f64, f64)>>,
 }
 
 impl Terrain {
@@ -48,6 +52,10 @@ impl Terrain {
             slots: (0..points.len() as u32).collect(),
             read: 0,
             best: None,
+            all: (0.0, 0.0),
+            with_value: (0..width)
+                .map(|parameter| vec![(0.0, 0.0); points.levels(parameter).len()])
+                .collect(),
         }
     }
 
@@ -68,6 +76,7 @@ impl Terrain {
                 if let Some(&moved) = terrain.untried.get(slot) {
                     terrain.slots[moved as usize] = slot as u32;
                 }
+                terrain.learn(trial.point, cost);
             }
             let before = terrain.best.and_then(|best| terrain.costs[best]);
             if cost < before.unwrap_or(f64::INFINITY) {
@@ -75,6 +84,30 @@ impl Terrain {
             }
         }
         terrain
+    }
+
+    fn learn(&mut self, point: usize, cost: f64) {
+        if cost.is_infinite() {
+            return;
+        }
+        self.all = (self.all.0 + cost, self.all.1 + 1.0);
+        for parameter in 0..self.width {
+            let place = usize::from(self.places[point * self.width + parameter]);
+            let (sum, count) = &mut self.with_value[parameter][place];
+            (*sum, *count) = (*sum + cost, *count + 1.0);
+        }
+    }
+
+    /// What to expect of a point if each of its values adds what it cost elsewhere on average,
+    /// by the average of all: an estimate that is rough and takes nanoseconds.
+    pub fn promise(&self, point: usize) -> f64 {
+        let mean = self.all.0 / self.all.1.max(1.0);
+        let values = self.places(point).iter().zip(&self.with_value);
+        let of_value = |(&place, costs): (&u16, &Vec<(f64, f64)>)| {
+            let (sum, count) = costs[usize::from(place)];
+            (sum - count * mean) / (count + 1.0)
+        };
+        values.map(of_value).sum()
     }
 
     /// The logarithm of a point's seconds, infinite if it failed; none if it was not tried.

@@ -58,7 +58,12 @@ fn measure_size(device: &DeviceRef, n: usize) -> anyhow::Result<(f64, Duration)>
     if first > BUDGET {
         return Ok((first.as_secs_f64(), first));
     }
-    let limits = Limits { sample: Duration::from_micros(500), budget: BUDGET, rounds: 3 };
+    let limits = Limits {
+        sample: Duration::from_micros(500),
+        budget: BUDGET,
+        rounds: 3,
+        rest: Duration::ZERO,
+    };
     let timings = take_turns(&mut [&mut ours], &limits)?;
     Ok((timings[0].seconds, first))
 }

@@ -105,7 +105,8 @@ pub fn run_case(
     let host_operands = operands.host()?;
     let [a, b] = [host_operands[0].bytes(), host_operands[1].bytes()];
     let mut peers = enter_peers(case, place.peers, a, b, &reference, note);
-    let limits = Limits { sample: SAMPLE, budget, rounds: ROUNDS };
+    let rest = Duration::from_secs_f64(options.rest);
+    let limits = Limits { sample: SAMPLE, budget, rounds: ROUNDS, rest };
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
     contenders.extend(kept.iter_mut().map(|one| &mut one.contender as &mut dyn Contender));
     contenders.extend(peers.iter_mut().map(|peer| &mut peer.contender as &mut dyn Contender));

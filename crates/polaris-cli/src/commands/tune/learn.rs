@@ -1,7 +1,8 @@
 //! What the measurements of a device teach: a predictor that is trained again when they grow, times
 //! to order a search by, and choices for shapes that nobody measured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
 
 use polaris::DType;
@@ -11,7 +12,7 @@ use polaris::ops::matmul::{
 };
 use polaris::runtime::opencl::OpenClDevice;
 use polaris_tune::choices::{Choice, Choices};
-use polaris_tune::predictor::{Model, Saved};
+use polaris_tune::predictor::{GroupBy, Model, Saved, predict_held_out};
 use polaris_tune::{DeviceKey, Points, Predictor, ProblemKey, Record, Sample};
 
 /// Seconds of an operation, which predictions are relative to.
@@ -20,6 +21,8 @@ const BASE_RATE: f64 = 1e-11;
 const ENOUGH: usize = 100;
 /// A predicted configuration must be this much faster than the default's prediction.
 const WORTH: f64 = 0.95;
+/// Parts into which shapes are cut to see what predictions are worth.
+const FOLDS: usize = 5;
 /// Sizes that predictions are made for: powers of two, within what was measured.
 const SIZES: std::ops::RangeInclusive<u32> = 5..=13;
 
@@ -61,11 +64,20 @@ pub fn samples(device: &OpenClDevice, records: &[&Record]) -> Vec<Sample> {
             features: tile_features(device.capabilities(), &tile, sizes),
             seconds,
             baseline: baseline(sizes),
-            group: shape.iter().fold(0, |group, &size| group * 1_000_003 + size),
+            group: group(shape),
             device: 0,
         });
     }
     samples
+}
+
+/// A number for a shape.
+fn group(shape: &[u64]) -> u64 {
+    shape.iter().fold(0, |group, &size| group * 1_000_003 + size)
+}
+
+fn shape_sizes(shape: &[u64]) -> Vec<usize> {
+    shape.iter().map(|&size| size as usize).collect()
 }
 
 fn baseline(sizes: [usize; 3]) -> f64 {
@@ -124,18 +136,51 @@ pub fn held_out(
 }
 
 fn sizes(problem: &ProblemKey) -> Option<[usize; 3]> {
-    let sizes: Vec<usize> = problem.shape.iter().map(|&size| size as usize).collect();
-    sizes.try_into().ok()
+    shape_sizes(&problem.shape).try_into().ok()
+}
+
+/// What came of training.
+pub struct Trained {
+    /// Measurements it learnt from.
+    samples: usize,
+    /// See [`gain`].
+    gain: Option<f64>,
+}
+
+impl Trained {
+    /// Whether what it predicts is worth choosing by.
+    fn is_worth_following(&self) -> bool {
+        self.gain.is_some_and(|gain| gain > 1.0)
+    }
+}
+
+impl fmt::Display for Trained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the predictor was trained on {} measurements; ", self.samples)?;
+        match self.gain {
+            None => write!(f, "too few shapes are measured to choose for others by it"),
+            Some(gain) if self.is_worth_following() => write!(
+                f,
+                "it chooses for shapes between the measured ones (on shapes held out its choices \
+                 were {gain:.2}x as fast as the default)"
+            ),
+            Some(gain) => write!(
+                f,
+                "it orders searches but chooses nothing: on shapes held out its choices were \
+                 {gain:.2}x as fast as the default"
+            ),
+        }
+    }
 }
 
 /// Trains the predictor of a device again if there is enough more to learn from, and predicts
-/// choices with it. Gives the number of measurements if it did.
+/// choices with it, if they are worth following. Nothing if it did not.
 pub fn retrain(
     folder: &Path,
     device: &OpenClDevice,
     key: &DeviceKey,
     records: &[Record],
-) -> anyhow::Result<Option<usize>> {
+) -> anyhow::Result<Option<Trained>> {
     let records = products(records, key);
     let samples = samples(device, &records);
     let path = Saved::file(folder, &key.chip);
@@ -145,10 +190,35 @@ pub fn retrain(
         return Ok(None);
     }
     let predictor = Predictor::fit(&samples, Model::Both, 1)?;
-    let choices = predicted_choices(&predictor, device, key, &records);
+    let trained = Trained { samples: samples.len(), gain: gain(device, &records, &samples) };
+    let choices = match trained.is_worth_following() {
+        true => predicted_choices(&predictor, device, key, &records),
+        false => Vec::new(),
+    };
     Saved::new(predictor, samples.len(), &source, TILE_FEATURES).save(&path)?;
     Choices::replace_predicted(&Choices::file(folder, &key.chip), &choices)?;
-    Ok(Some(samples.len()))
+    Ok(Some(trained))
+}
+
+/// How much faster than the default the predicted choices would have been on shapes that the
+/// model did not see, the geometric mean over them. A model can explain nearly all of the times and
+/// still lead to the wrong end of a large space. Nothing if it cannot be said.
+fn gain(device: &OpenClDevice, records: &[&Record], samples: &[Sample]) -> Option<f64> {
+    let predicted = predict_held_out(samples, Model::Both, FOLDS, GroupBy::Shape, 1).ok()?;
+    let shapes: BTreeSet<&[u64]> = records.iter().map(|r| r.problem.shape.as_slice()).collect();
+    let mut gains = Vec::new();
+    for shape in shapes {
+        let Ok(sizes) = <[usize; 3]>::try_from(shape_sizes(shape)) else { continue };
+        let Some(default) = default_tile(device, DType::F32, sizes, true) else { continue };
+        let default = tile_features(device.capabilities(), &default, sizes);
+        let of_shape = || (0..samples.len()).filter(|&i| samples[i].group == group(shape));
+        let Some(default) = of_shape().find(|&i| samples[i].features == default) else { continue };
+        let best = of_shape().min_by(|&a, &b| predicted[a].total_cmp(&predicted[b]));
+        let chosen = best.filter(|&best| predicted[best] < WORTH * predicted[default]);
+        gains.push((samples[default].seconds / samples[chosen.unwrap_or(default)].seconds).ln());
+    }
+    let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+    (gains.len() > 1).then(|| mean.exp())
 }
 
 fn is_plain(problem: &ProblemKey) -> bool {

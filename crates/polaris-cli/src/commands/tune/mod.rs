@@ -114,12 +114,8 @@ impl Tuner<'_> {
             return Ok(());
         };
         let records = database.load(&self.place.key.chip)?.records;
-        if let Some(count) = learn::retrain(folder, self.opencl, &self.place.key, &records)? {
-            eprintln!(
-                "note: {}: the predictor was trained on {count} measurements; it chooses for \
-                 shapes between the measured ones",
-                self.place.device
-            );
+        if let Some(trained) = learn::retrain(folder, self.opencl, &self.place.key, &records)? {
+            eprintln!("note: {}: {trained}", self.place.device);
         }
         Ok(())
     }

@@ -117,7 +117,12 @@ impl Bench {
 }
 
 fn limits(seconds: f64, rounds: usize) -> Limits {
-    Limits { sample: SAMPLE, budget: Duration::from_secs_f64(seconds), rounds }
+    Limits {
+        sample: SAMPLE,
+        budget: Duration::from_secs_f64(seconds),
+        rounds,
+        rest: Duration::ZERO,
+    }
 }
 
 fn sampled(timing: &Timing) -> Sampled {

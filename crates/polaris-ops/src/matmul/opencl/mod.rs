@@ -21,8 +21,8 @@ use crate::{Array, Result};
 use polaris_core::DType;
 
 pub use features::{TILE_FEATURES, tile_features};
-pub use program::{tile_program, tile_source};
-pub use skinny::{Skinny, default_skinny, skinny_config, skinny_of, skinny_source, skinny_space};
+pub use program::{skinny_source, tile_program, tile_source};
+pub use skinny::{Skinny, default_skinny, skinny_config, skinny_of, skinny_space};
 pub use tensor::Tensor;
 pub use tile::{MultiplyAdd, Tile, TileCopy};
 pub use tuning::{TileTarget, config_of, tile_of, tile_space};

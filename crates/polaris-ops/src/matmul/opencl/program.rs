@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
+use polaris_tune::choices::fingerprint;
 
 use super::{Tensor, Tile};
 use crate::elementwise::opencl_expression;
@@ -12,15 +13,23 @@ use crate::opencl::ELEMENT;
 
 const PRODUCT: &str = include_str!("product.cl");
 
+/// What follows a product.
+const FINISH: &str = include_str!("finish.cl");
 const TILE_COPIES: &str = include_str!("tile_copies.cl");
 const TILED: &str = include_str!("tiled.cl");
 
-/// The texts of the skinny kernel's programs.
-pub(super) const SKINNY_PARTS: &[&str] = &[ELEMENT, PRODUCT, include_str!("skinny.cl")];
+const SKINNY: &str = include_str!("skinny.cl");
+const SIMPLE_PARTS: &[&str] = &[ELEMENT, PRODUCT, FINISH, include_str!("simple.cl")];
 
 /// The fingerprint of the tiled kernel's source: what was measured with another one says little.
+/// Plain products are measured, so that it is without what may follow them.
 pub fn tile_source() -> String {
-    polaris_tune::choices::fingerprint(&[ELEMENT, PRODUCT, TILE_COPIES, TILED])
+    fingerprint(&[ELEMENT, PRODUCT, TILE_COPIES, TILED])
+}
+
+/// The fingerprint of the skinny kernel's source.
+pub fn skinny_source() -> String {
+    fingerprint(&[ELEMENT, PRODUCT, SKINNY])
 }
 
 /// A tile's program for `f32` in rows, without an epilogue; `aligned` if lines can be read four
@@ -191,7 +200,7 @@ impl Body {
                     .number("UNROLL", tile.unroll)
                     .number("COPY", tile.copy as i64)
                     .code("MULTIPLY_ADD", multiply);
-                ("tiled.cl", &[ELEMENT, PRODUCT, TILE_COPIES, TILED], defines)
+                ("tiled.cl", &[ELEMENT, PRODUCT, FINISH, TILE_COPIES, TILED], defines)
             }
             Self::Tensor { tensor, along_k, widths } => {
                 let element_bytes = dtype.size() as i64;
@@ -202,7 +211,7 @@ impl Body {
                     .number("WARP_M", tensor.warp_m)
                     .number("WARP_N", tensor.warp_n)
                     .number("BUFFERS", tensor.buffers);
-                ("tensor.cl", &[ELEMENT, PRODUCT, include_str!("tensor.cl")], defines)
+                ("tensor.cl", &[ELEMENT, PRODUCT, FINISH, include_str!("tensor.cl")], defines)
             }
             Self::Skinny { rows, along_k, width, group, lanes } => {
                 let defines = defines
@@ -211,15 +220,15 @@ impl Body {
                     .number("WIDTH", width)
                     .number("WORK_GROUP", group)
                     .number("LANES", lanes);
-                ("skinny.cl", SKINNY_PARTS, defines)
+                ("skinny.cl", &[ELEMENT, PRODUCT, FINISH, SKINNY], defines)
             }
             Self::Simple { group } => {
                 let defines = defines.number("WORK_GROUP", group).number("COMBINE", 0);
-                ("simple.cl", &[ELEMENT, PRODUCT, include_str!("simple.cl")], defines)
+                ("simple.cl", SIMPLE_PARTS, defines)
             }
             Self::Combine { group } => {
                 let defines = defines.number("WORK_GROUP", group).number("COMBINE", 1);
-                ("simple.cl", &[ELEMENT, PRODUCT, include_str!("simple.cl")], defines)
+                ("simple.cl", SIMPLE_PARTS, defines)
             }
         }
     }

@@ -7,10 +7,8 @@
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device};
 use polaris_tune::Space;
-use polaris_tune::choices::fingerprint;
 
 use super::SKINNY;
-use super::program::SKINNY_PARTS;
 
 /// The skinny kernel's parameters; `skinny.cl` says what the first two do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,9 +100,4 @@ pub fn skinny_config(skinny: &Skinny) -> Vec<(&'static str, i64)> {
         ("lanes", skinny.lanes.into()),
         ("groups_per_unit", skinny.groups_per_unit.into()),
     ]
-}
-
-/// The fingerprint of the kernel's source: what was measured with another one says little.
-pub fn skinny_source() -> String {
-    fingerprint(SKINNY_PARTS)
 }
