@@ -17,6 +17,7 @@
 #define HAS_ROW_BIAS 8
 #define HAS_COLUMN_BIAS 16
 #define HAS_RESIDUAL 32
+#define HAS_SCALE 64
 
 // .s0 of `vector_strides` belongs to row scales, .s1 to column scales, .s2 to the bias.
 #define EPILOGUE_OPERANDS , float beta, float scale, float low, float high, \
@@ -48,7 +49,10 @@ float finish(float x, ulong row, ulong column, float alpha EPILOGUE_OPERANDS)
     if (HAS & (HAS_ROW_BIAS | HAS_COLUMN_BIAS)) {
         x += bias[bias_at + ((HAS & HAS_ROW_BIAS) ? row : column) * vector_strides.s2];
     }
-    x = scale * (ACTIVATION(x));
+    x = ACTIVATION(x);
+    if (HAS & HAS_SCALE) {
+        x *= scale;
+    }
     if (HAS & HAS_RESIDUAL) {
         x += LOAD(OUT)(residual, residual_at + row * residual_rows + column * residual_columns);
     }

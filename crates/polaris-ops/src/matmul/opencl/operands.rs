@@ -21,6 +21,7 @@ const HAS_COLUMN_SCALES: u8 = 4;
 const HAS_ROW_BIAS: u8 = 8;
 const HAS_COLUMN_BIAS: u8 = 16;
 const HAS_RESIDUAL: u8 = 32;
+const HAS_SCALE: u8 = 64;
 
 /// Passes an offset as the type that the program's indices have.
 pub(super) fn pass_index(launch: Launch<'_>, value: usize, wide: bool) -> Launch<'_> {
@@ -60,6 +61,7 @@ impl Product<'_> {
             (epilogue.bias == Some(Bias::PerRow), HAS_ROW_BIAS),
             (epilogue.bias == Some(Bias::PerColumn), HAS_COLUMN_BIAS),
             (epilogue.residual, HAS_RESIDUAL),
+            (epilogue.scale != 1.0, HAS_SCALE),
         ];
         let has = flags.iter().filter(|(is_there, _)| *is_there).fold(0, |all, (_, bit)| all | bit);
         Some(Finish { activation: epilogue.activation.name(), has })

@@ -204,7 +204,7 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut programs = Vec::new();
     let mut add = |body: Body, (a, b, output): (DType, DType, DType), epilogue: Activation| {
         // Everything at once.
-        let finish = Finish { activation: epilogue.name(), has: 0b10_1111 };
+        let finish = Finish { activation: epilogue.name(), has: 0b110_1111 };
         let finish = (epilogue != Activation::Identity).then_some(finish);
         let config = Config { body, a, b, output, epilogue: finish, wide: false };
         programs.push(config.source(epilogue));
