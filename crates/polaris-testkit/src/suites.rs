@@ -84,6 +84,20 @@ pub const SUITES: &[Suite] = &[
         case: reduce,
     },
     Suite {
+        name: "softmax",
+        variants: || crate::softmax::variants().len(),
+        is_essential: crate::softmax::is_essential,
+        takes: |_, _| true,
+        case: crate::softmax::case,
+    },
+    Suite {
+        name: "norm",
+        variants: crate::norm::count,
+        is_essential: crate::norm::is_essential,
+        takes: |_, _| true,
+        case: crate::norm::case,
+    },
+    Suite {
         name: "matmul",
         variants: || crate::matmul::VARIANTS.len(),
         is_essential: crate::matmul::is_essential,

@@ -56,6 +56,16 @@ fn reduce() {
     property("reduce", 120);
 }
 
+#[test]
+fn norm() {
+    property("norm", 160);
+}
+
+#[test]
+fn softmax() {
+    property("softmax", 120);
+}
+
 /// The random numbers of every device are the same to the last bit.
 #[test]
 fn random_numbers_are_identical_everywhere() {

@@ -108,7 +108,7 @@ pub fn map_blocks<C: ComputeType>(
 }
 
 /// Results larger than half the last cache would push everything else out of it.
-fn streaming_threshold(cpu: &CpuDevice) -> u64 {
+pub fn streaming_threshold(cpu: &CpuDevice) -> u64 {
     (cpu.capabilities().local_memory_bytes / 2).clamp(4 << 20, 32 << 20)
 }
 

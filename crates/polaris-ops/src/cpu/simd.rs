@@ -4,9 +4,9 @@
 /// body and everything it calls must inline for the wider instructions to reach it. Inside,
 /// `VECTOR_BYTES` is the width of a vector register.
 macro_rules! multiversion {
-    ($(#[$meta:meta])* fn $name:ident <$($g:ident $(: $b:path)?),*> ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident <$($g:ident $(: $b:path)?),*> ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
-        fn $name<$($g $(: $b)?),*>(level: polaris_runtime::cpu::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name<$($g $(: $b)?),*>(level: polaris_runtime::cpu::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
             fn body<$($g $(: $b)?,)* const VECTOR_BYTES: usize>($($arg: $ty),*) $(-> $ret)? $body
 

@@ -69,6 +69,8 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::copy::shipped_programs());
     programs.extend(crate::random::shipped_programs());
     programs.extend(crate::reduce::shipped_programs());
+    programs.extend(crate::softmax::shipped_programs());
     programs.extend(crate::matmul::shipped_programs());
+    programs.extend(crate::norm::shipped_programs());
     programs
 }

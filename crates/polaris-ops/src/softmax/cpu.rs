@@ -1,0 +1,238 @@
+//! Softmax on the CPU: rows one after another, each in the caches while it is worked on, or parts
+//! of rows that lie side by side. Which of the two depends on the layout alone.
+
+use polaris_core::DType;
+use polaris_runtime::HostOperands;
+use polaris_runtime::cpu::CpuDevice;
+
+use super::cpu_loops::{
+    self as loops, LogSoftmax, LogSoftmaxGradient, Number, Rule, Scale, Softmax, SoftmaxGradient,
+};
+use super::{Form, Rows};
+use crate::cpu::blocks::{BLOCK, Compute, LINE, Row, end_streaming};
+use crate::cpu::map::{SendPointer, streaming_threshold};
+use crate::{Array, Result};
+
+/// Fewer elements than this are not worth a second thread.
+const GRAIN: usize = 8 * 1024;
+/// Rows that lie side by side are gathered in tiles of about this many elements, which stay in the
+/// second cache between the passes.
+const TILE: usize = 64 * 1024;
+/// The fewest rows in a tile, where there are as many: two cache lines of `f32`.
+const LEAST_WIDTH: usize = 32;
+/// Fewer rows side by side are better gathered one by one.
+const LEAST_SIDE_BY_SIDE: usize = 8;
+
+pub fn run(form: Form, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+    let buffers: Vec<_> = inputs.iter().map(|input| input.buffer()).collect();
+    let operands = HostOperands::new(form.name(), &buffers, output.buffer())?;
+    let input = |index: usize| SendPointer(operands.input(index).cast_mut());
+    let bytes = output.elements() * output.dtype().size();
+    let job = Job {
+        rows: Rows::new(form, inputs, output)?,
+        cpu,
+        dtype: output.dtype(),
+        memory: [SendPointer(operands.output()), input(0), input(inputs.len() - 1)],
+        aliased: buffers.iter().any(|buffer| buffer.shares_memory_with(output.buffer())),
+        stream: bytes as u64 >= streaming_threshold(cpu),
+    };
+    match Compute::of(output.dtype()) {
+        Compute::F64 => job.run_form::<f64>(form),
+        _ => job.run_form::<f32>(form),
+    }
+    Ok(())
+}
+
+/// One operation, as its threads see it. Operands are the output and the two inputs.
+struct Job<'a> {
+    rows: Rows,
+    cpu: &'a CpuDevice,
+    dtype: DType,
+    memory: [SendPointer; 3],
+    /// Whether an input is the output's memory: then no slice of it may live while results are
+    /// written.
+    aliased: bool,
+    /// Whether the output is written past the caches.
+    stream: bool,
+}
+
+impl Job<'_> {
+    fn run_form<C: Number>(&self, form: Form) {
+        match (form.gradient, form.log) {
+            (false, false) => self.run::<C, Softmax>(),
+            (false, true) => self.run::<C, LogSoftmax>(),
+            (true, false) => self.run::<C, SoftmaxGradient>(),
+            (true, true) => self.run::<C, LogSoftmaxGradient>(),
+        }
+    }
+
+    fn run<C: Number, F: Rule<C>>(&self) {
+        if self.rows.are_side_by_side(LEAST_SIDE_BY_SIDE) {
+            self.side_by_side::<C, F>();
+        } else {
+            self.one_by_one::<C, F>();
+        }
+    }
+
+    /// A stretch of an operand that begins at an element.
+    fn stretch(&self, operand: usize, at: usize, stride: usize) -> Row {
+        // SAFETY: the layouts were checked against their buffers, so every index lies inside.
+        let start = unsafe { self.memory[operand].get().add(at * self.dtype.size()) };
+        Row { start, dtype: self.dtype, stride }
+    }
+
+    fn one_by_one<C: Number, F: Rule<C>>(&self) {
+        let Rows { length, starts, .. } = &self.rows;
+        let grain = (GRAIN / length).max(1);
+        self.cpu.pool().for_chunks(starts.elements(), grain, |chunk| {
+            let mut scratch: [Vec<C>; 3] = std::array::from_fn(|_| vec![C::default(); *length]);
+            for row in chunk {
+                self.row::<C, F>(starts.point(row), &mut scratch);
+            }
+            if self.stream {
+                end_streaming();
+            }
+        });
+    }
+
+    /// Computes one row.
+    fn row<C: Number, F: Rule<C>>(&self, at: [usize; 3], scratch: &mut [Vec<C>; 3]) {
+        let level = self.cpu.simd();
+        let [s0, s1, s2] = scratch;
+        let a = self.load(1, at, s0);
+        let b = if F::INPUTS == 2 { self.load(2, at, s1) } else { a };
+        let largest = if F::SHIFTS { loops::largest::<C>(level, a) } else { C::default() };
+        let total = C::of(F::total(loops::sum::<C, F>(level, a, b, largest, s2)));
+        if F::KEEPS {
+            self.finish::<C, Scale>(s2, s2, largest, total, at, s0);
+        } else {
+            self.finish::<C, F>(a, b, largest, total, at, s2);
+        }
+    }
+
+    /// A row of an input: where it is, if it is dense, of the compute type and not overwritten
+    /// while it is used.
+    fn load<'a, C: Number>(&self, operand: usize, at: [usize; 3], scratch: &'a mut [C]) -> &'a [C] {
+        let row = self.stretch(operand, at[operand], self.rows.strides[operand]);
+        // SAFETY: the row lies inside its buffer, which is registered as read by this operation;
+        // only this thread writes to it, and not while a slice of it is in use.
+        unsafe {
+            if self.aliased {
+                gather(&row, scratch);
+                return scratch;
+            }
+            row.load(0, self.rows.length, scratch)
+        }
+    }
+
+    /// Writes a row's results.
+    fn finish<C: Number, F: Rule<C>>(
+        &self,
+        a: &[C],
+        b: &[C],
+        largest: C,
+        total: C,
+        at: [usize; 3],
+        scratch: &mut [C],
+    ) {
+        let level = self.cpu.simd();
+        let row = self.stretch(0, at[0], self.rows.strides[0]);
+        if !row.is_direct::<C>() {
+            loops::results::<C, F>(level, a, b, largest, total, scratch);
+            // SAFETY: the row lies inside the output, and each row is written by one thread.
+            unsafe { row.store(0, scratch) };
+        } else if self.stream && row.start.addr().is_multiple_of(LINE) {
+            let target = SendPointer(row.start);
+            loops::streamed_results::<C, F>(level, a, b, largest, total, target);
+        } else {
+            // SAFETY: as above. `a` and `b` are other memory: `load` sees to it.
+            let target =
+                unsafe { std::slice::from_raw_parts_mut(row.start.cast(), self.rows.length) };
+            loops::results::<C, F>(level, a, b, largest, total, target);
+        }
+    }
+
+    fn side_by_side<C: Number, F: Rule<C>>(&self) {
+        let Rows { length, starts, .. } = &self.rows;
+        let (inner, strides) = starts.inner();
+        let width = (TILE / length).clamp(LEAST_WIDTH, BLOCK).min(inner);
+        let per_stretch = inner.div_ceil(width);
+        let blocks = starts.elements() / inner * per_stretch;
+        let grain = (GRAIN / (length * width)).max(1);
+        self.cpu.pool().for_chunks(blocks, grain, |chunk| {
+            let tile = || vec![C::default(); length * width];
+            let mut a = tile();
+            let mut b = if F::INPUTS == 2 { tile() } else { Vec::new() };
+            for block in chunk {
+                let first = block % per_stretch * width;
+                let start = starts.row(block / per_stretch);
+                let at = std::array::from_fn(|i| start[i] + first * strides[i]);
+                let width = width.min(inner - first);
+                let elements = length * width;
+                let b = if F::INPUTS == 2 { &mut b[..elements] } else { &mut b[..] };
+                self.block::<C, F>(at, strides, &mut a[..elements], b);
+            }
+        });
+    }
+
+    /// Computes some rows that lie side by side; `at` are the first elements of the first row,
+    /// `strides` the distances to the next row. In the tiles each row is a column: arrays whose rows
+    /// are a power of two apart would have most of their lines in the same few places of a cache.
+    fn block<C: Number, F: Rule<C>>(
+        &self,
+        at: [usize; 3],
+        strides: [usize; 3],
+        a: &mut [C],
+        b: &mut [C],
+    ) {
+        let level = self.cpu.simd();
+        let width = a.len() / self.rows.length;
+        let part = |operand: usize, index: usize| {
+            let at = at[operand] + index * self.rows.strides[operand];
+            self.stretch(operand, at, strides[operand])
+        };
+        for (operand, tile) in [(1, &mut *a), (2, &mut *b)] {
+            for (index, target) in tile.chunks_exact_mut(width).enumerate() {
+                // SAFETY: the part lies inside its buffer, which is registered as read.
+                unsafe { gather(&part(operand, index), target) };
+            }
+        }
+        let (mut largest, mut totals) = ([C::LOWEST; BLOCK], [C::default(); BLOCK]);
+        let (largest, totals) = (&mut largest[..width], &mut totals[..width]);
+        let mut sums = [0.0; BLOCK];
+        let sums = &mut sums[..width];
+        if F::SHIFTS {
+            loops::largest_of_each::<C>(level, a, largest);
+        }
+        loops::sum_of_each::<C, F>(level, a, b, largest, sums);
+        for (total, &mut sum) in totals.iter_mut().zip(sums) {
+            *total = C::of(F::total(sum));
+        }
+        if F::KEEPS {
+            loops::result_of_each::<C, Scale>(level, a, b, largest, totals);
+        } else {
+            loops::result_of_each::<C, F>(level, a, b, largest, totals);
+        }
+        for (index, results) in a.chunks_exact(width).enumerate() {
+            // SAFETY: the part lies inside the output, and each block is written by one thread,
+            // which has read all of its inputs' elements there.
+            unsafe { part(0, index).store(0, results) };
+        }
+    }
+}
+
+/// Copies elements into a dense slice, whatever their type and distance.
+///
+/// # Safety
+/// The row must be valid for reading as many elements, and nobody may write them meanwhile.
+unsafe fn gather<C: Number>(row: &Row, target: &mut [C]) {
+    // SAFETY: by the caller's word.
+    unsafe {
+        if row.is_direct::<C>() {
+            let from = row.start.cast::<C>();
+            std::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len());
+        } else {
+            row.load(0, target.len(), target);
+        }
+    }
+}
