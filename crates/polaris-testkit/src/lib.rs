@@ -10,6 +10,7 @@
 mod case;
 mod check;
 mod devices;
+mod fused;
 mod matmul;
 mod norm;
 mod operand;

@@ -98,6 +98,13 @@ pub const SUITES: &[Suite] = &[
         case: crate::norm::case,
     },
     Suite {
+        name: "fused",
+        variants: crate::fused::count,
+        is_essential: crate::fused::is_essential,
+        takes: |_, _| true,
+        case: crate::fused::case,
+    },
+    Suite {
         name: "matmul",
         variants: || crate::matmul::VARIANTS.len(),
         is_essential: crate::matmul::is_essential,
@@ -234,6 +241,7 @@ fn elementwise(variant: usize, parameters: &CaseParameters) -> Case {
             function,
             Function::Binary(Binary::Pow)
                 | Function::Unary(Unary::Sin | Unary::Cos | Unary::GeluErf | Unary::GeluTanh)
+                | Function::Unary(Unary::GeluErfSlope)
         );
     let inputs: Vec<Operand> = (0..function.arity())
         .map(|index| {
@@ -286,7 +294,7 @@ fn cancellation_scale(function: Function, inputs: &[Operand], output: &Operand) 
         .filter(|value| value.is_finite())
         .fold(1.0f64, |largest, value| largest.max(value.abs()));
     let scale = match function {
-        Function::Unary(Unary::Sin | Unary::Cos) => 1.0,
+        Function::Unary(Unary::Sin | Unary::Cos | Unary::GeluErfSlope) => 1.0,
         Function::Unary(Unary::GeluErf | Unary::GeluTanh) => largest,
         Function::Ternary(Ternary::MulAdd) => largest * largest,
         _ => return Vec::new(),

@@ -62,6 +62,11 @@ fn norm() {
 }
 
 #[test]
+fn fused() {
+    property("fused", 120);
+}
+
+#[test]
 fn softmax() {
     property("softmax", 120);
 }

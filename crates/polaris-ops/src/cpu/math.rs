@@ -6,6 +6,7 @@
 // Coefficients are fits, also where one comes close to a constant of nature.
 #![allow(clippy::approx_constant, clippy::excessive_precision)]
 
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::cpu::blocks::ComputeType;
@@ -30,6 +31,7 @@ pub trait Real:
     fn tanh(self) -> Self;
     fn erf(self) -> Self;
     fn normal_cdf(self) -> Self;
+    fn gelu_slope(self) -> Self;
     fn powf(self, exponent: Self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
@@ -38,7 +40,7 @@ pub trait Real:
 
 macro_rules! real {
     ($type:ident, exp: $exp:path, ln: $ln:path, tanh: $tanh:path, erf: $erf:path,
-     normal_cdf: $normal_cdf:path) => {
+     normal_cdf: $normal_cdf:path, gelu_slope: $gelu_slope:path) => {
         impl Real for $type {
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -55,6 +57,7 @@ macro_rules! real {
             real!($type, tanh -> Self, $tanh);
             real!($type, erf -> Self, $erf);
             real!($type, normal_cdf -> Self, $normal_cdf);
+            real!($type, gelu_slope -> Self, $gelu_slope);
             real!($type, floor -> Self, $type::floor);
             real!($type, ceil -> Self, $type::ceil);
             real!($type, round_ties_even -> Self, $type::round_ties_even);
@@ -73,8 +76,9 @@ macro_rules! real {
     };
 }
 
-real!(f32, exp: exp, ln: ln, tanh: tanh, erf: erf, normal_cdf: normal_cdf);
-real!(f64, exp: f64::exp, ln: f64::ln, tanh: f64::tanh, erf: erf_f64, normal_cdf: normal_cdf_f64);
+real!(f32, exp: exp, ln: ln, tanh: tanh, erf: erf, normal_cdf: normal_cdf, gelu_slope: gelu_slope);
+real!(f64, exp: f64::exp, ln: f64::ln, tanh: f64::tanh, erf: erf_f64, normal_cdf: normal_cdf_f64,
+      gelu_slope: gelu_slope_f64);
 
 /// Horner's scheme, lowest coefficient first.
 #[inline(always)]
@@ -213,7 +217,40 @@ fn erf(x: f32) -> f32 {
 #[inline(always)]
 fn normal_cdf(x: f32) -> f32 {
     let magnitude = x.abs();
-    // The eighth root of the share beyond the magnitude.
+    // Beyond 5.5 next to nothing is left.
+    let beyond = select(magnitude > 5.5, 0.0, normal_beyond(magnitude));
+    select(x > 0.0, 1.0 - beyond, beyond)
+}
+
+/// The derivative of GELU: the share of a normal distribution below `x`, and `x` times its density.
+/// On the left it is the share beyond the magnitude times a factor that a polynomial fits, without
+/// exp; on the right it is what is missing to 1.
+#[inline(always)]
+fn gelu_slope(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let factor = polynomial(
+        magnitude,
+        [
+            1.000_000_1,
+            -0.797_892_85,
+            -0.636_520_3,
+            -0.109_449_38,
+            2.007_983_8e-2,
+            -9.198_677e-4,
+            -5.618_076_5e-4,
+            1.402_574_5e-4,
+            -1.096_027e-5,
+        ],
+    );
+    // Both fits hold up to 6.25, where next to nothing is left.
+    let left = select(magnitude > 6.25, 0.0, normal_beyond(magnitude) * factor);
+    select(x > 0.0, 1.0 - left, left)
+}
+
+/// The share of a normal distribution beyond a magnitude of up to 6.25.
+#[inline(always)]
+fn normal_beyond(magnitude: f32) -> f32 {
+    // Its eighth root.
     let root = polynomial(
         magnitude,
         [
@@ -230,13 +267,16 @@ fn normal_cdf(x: f32) -> f32 {
     );
     let square = root * root;
     let fourth = square * square;
-    // The fit holds up to 5.5, where next to nothing is left.
-    let beyond = select(magnitude > 5.5, 0.0, fourth * fourth);
-    select(x > 0.0, 1.0 - beyond, beyond)
+    fourth * fourth
 }
 
 fn normal_cdf_f64(x: f64) -> f64 {
     0.5 * (1.0 + erf_f64(x * std::f64::consts::FRAC_1_SQRT_2))
+}
+
+fn gelu_slope_f64(x: f64) -> f64 {
+    let density = (-0.5 * x * x).exp() * (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
+    normal_cdf_f64(x) + x * density
 }
 
 /// The error function to a few units in the last place.
@@ -325,6 +365,16 @@ mod tests {
             [0.0, 0.0, 1.0, 1.0]
         );
         assert!(normal_cdf(f32::NAN).is_nan());
+    }
+
+    /// Its error is one of the share, whose largest value is 1.
+    #[test]
+    fn the_slope_of_gelu_is_accurate() {
+        let error = |x: f32| (f64::from(gelu_slope(x)) - gelu_slope_f64(f64::from(x))).abs();
+        let worst = (-70_000..=70_000).map(|i| error(i as f32 / 1e4)).fold(0.0, f64::max);
+        assert!(worst < 4.0 * f64::from(f32::EPSILON), "{worst}");
+        assert_eq!([f32::NEG_INFINITY, f32::INFINITY].map(gelu_slope), [0.0, 1.0]);
+        assert!(gelu_slope(f32::NAN).is_nan());
     }
 
     #[test]

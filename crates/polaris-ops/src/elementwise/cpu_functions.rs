@@ -56,9 +56,26 @@ impl<'a, C: ComputeType, N: Arity> Arguments<'a, C, N> {
 
 multiversion! {
     fn plain<C: ComputeType, F: Apply<C>, N: Arity>(arguments: [&[C]; 3], result: &mut [C]) {
-        let arguments = Arguments::<C, N>::new(arguments, 0, result.len());
-        for (i, result) in result.iter_mut().enumerate() {
-            *result = arguments.apply::<F>(i);
+        let ([a, b, c], none) = (arguments, C::default());
+        let results = result.iter_mut();
+        // Zipped and not indexed: a bound that the compiler cannot see would make it leave the last
+        // vectors to a loop over single elements.
+        match N::COUNT {
+            1 => {
+                for (result, &a) in results.zip(a) {
+                    *result = F::apply(a, none, none);
+                }
+            }
+            2 => {
+                for ((result, &a), &b) in results.zip(a).zip(b) {
+                    *result = F::apply(a, b, none);
+                }
+            }
+            _ => {
+                for (((result, &a), &b), &c) in results.zip(a).zip(b).zip(c) {
+                    *result = F::apply(a, b, c);
+                }
+            }
         }
     }
 }
@@ -175,6 +192,7 @@ real!(GeluTanh, |a, _b, _c| {
     // (1 + tanh(x)) / 2 is the sigmoid of 2x.
     a * sigmoid(C::of(2.0 * 0.797_884_560_802_865_4) * (a + C::of(0.044715) * a * a * a))
 });
+real!(GeluErfSlope, |a, _b, _c| a.gelu_slope());
 real!(Floor, |a, _b, _c| a.floor());
 real!(Ceil, |a, _b, _c| a.ceil());
 real!(Round, |a, _b, _c| a.round_ties_even());
@@ -193,6 +211,10 @@ real!(Less, |a, b, _c| truth(a < b));
 real!(LessEqual, |a, b, _c| truth(a <= b));
 real!(Greater, |a, b, _c| truth(a > b));
 real!(GreaterEqual, |a, b, _c| truth(a >= b));
+// On numbers only inside of expressions, where truth values are numbers.
+real!(And, |a, b, _c| truth(a != C::of(0.0) && b != C::of(0.0)));
+real!(Or, |a, b, _c| truth(a != C::of(0.0) || b != C::of(0.0)));
+real!(Xor, |a, b, _c| truth((a != C::of(0.0)) != (b != C::of(0.0))));
 real!(Where, |a, b, c| if a != C::of(0.0) { b } else { c });
 real!(MulAdd, |a, b, c| a * b + c);
 real!(Clamp, |a, b, c| if a < b {
@@ -202,10 +224,6 @@ real!(Clamp, |a, b, c| if a < b {
 } else {
     a
 });
-
-struct And;
-struct Or;
-struct Xor;
 
 whole!(Neg, |a, _b, _c| a.wrapping_neg());
 whole!(Abs, |a, _b, _c| a.wrapping_abs());
@@ -260,6 +278,7 @@ pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
             Unary::Silu => one::<C, Silu>(),
             Unary::GeluErf => one::<C, GeluErf>(),
             Unary::GeluTanh => one::<C, GeluTanh>(),
+            Unary::GeluErfSlope => one::<C, GeluErfSlope>(),
             Unary::Floor => one::<C, Floor>(),
             Unary::Ceil => one::<C, Ceil>(),
             Unary::Round => one::<C, Round>(),
@@ -279,9 +298,9 @@ pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
             Binary::LessEqual => two::<C, LessEqual>(),
             Binary::Greater => two::<C, Greater>(),
             Binary::GreaterEqual => two::<C, GreaterEqual>(),
-            Binary::And | Binary::Or | Binary::Xor => {
-                unreachable!("logic should be checked to be on bool")
-            }
+            Binary::And => two::<C, And>(),
+            Binary::Or => two::<C, Or>(),
+            Binary::Xor => two::<C, Xor>(),
         },
         Function::Ternary(ternary) => match ternary {
             Ternary::Where => three::<C, Where>(),

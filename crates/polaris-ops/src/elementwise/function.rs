@@ -65,6 +65,8 @@ functions! {
         GeluErf = "gelu_erf",
         /// GELU by its approximation with tanh.
         GeluTanh = "gelu_tanh",
+        /// The derivative of GELU by its definition with the error function.
+        GeluErfSlope = "gelu_erf_slope",
         /// The next integer below.
         Floor = "floor",
         /// The next integer above.

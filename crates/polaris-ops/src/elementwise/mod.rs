@@ -9,7 +9,10 @@ pub(crate) mod reference;
 pub(crate) use cpu_functions::same;
 pub use function::{Binary, Function, Ternary, Unary};
 pub use opencl::Kernel;
-pub(crate) use opencl::{shipped_programs, unary_expression as opencl_expression};
+pub(crate) use opencl::{
+    float_expression as opencl_float_expression, shipped_programs,
+    unary_expression as opencl_expression, vector_layout,
+};
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;

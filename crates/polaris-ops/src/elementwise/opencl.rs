@@ -86,7 +86,9 @@ pub(crate) fn unary_expression(function: Unary) -> &'static str {
     float_expression(Function::Unary(function))
 }
 
-fn float_expression(function: Function) -> &'static str {
+/// A function of numbers `a`, `b` and `c`, as an expression of the floating-point compute type `C`.
+/// Truth values are 1 and 0 of that type.
+pub(crate) fn float_expression(function: Function) -> &'static str {
     match function {
         Function::Unary(unary) => match unary {
             Unary::Neg => "-(a)",
@@ -108,6 +110,9 @@ fn float_expression(function: Function) -> &'static str {
             Unary::GeluErf => "(a) * NORMAL_CDF(C)(a)",
             Unary::GeluTanh => {
                 "(C)0.5 * (a) * ((C)1 + tanh((C)0.79788456080286541 * ((a) + (C)0.044715 * (a) * (a) * (a))))"
+            }
+            Unary::GeluErfSlope => {
+                "NORMAL_CDF(C)(a) + (a) * (C)0.39894228040143268 * exp((C)-0.5 * (a) * (a))"
             }
             Unary::Floor => "floor(a)",
             Unary::Ceil => "ceil(a)",
@@ -189,8 +194,8 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, inputs: &[&Array], output
     types && (kernel == Kernel::Strided || vector_layout(inputs, output).is_some())
 }
 
-/// Which inputs are single values, if everything else is dense and aligned to four elements.
-fn vector_layout(inputs: &[&Array], output: &Array) -> Option<[bool; 3]> {
+/// Which inputs are single values, as bits, if everything else is dense and aligned to four elements.
+pub(crate) fn vector_layout(inputs: &[&Array], output: &Array) -> Option<u32> {
     let first_element = |array: &Array| {
         array.buffer().byte_offset() / array.dtype().size() + array.layout().offset()
     };
@@ -199,12 +204,13 @@ fn vector_layout(inputs: &[&Array], output: &Array) -> Option<[bool; 3]> {
             && array.shape().elements() == output.elements()
             && first_element(array).is_multiple_of(4)
     };
-    let mut ones = [false; 3];
-    for (one, input) in ones.iter_mut().zip(inputs) {
-        *one = input.elements() == 1 && output.elements() > 1;
-        if !*one && !dense(input) {
+    let mut ones = 0;
+    for (index, input) in inputs.iter().enumerate() {
+        let one = input.elements() == 1 && output.elements() > 1;
+        if !one && !dense(input) {
             return None;
         }
+        ones |= u32::from(one) << index;
     }
     dense(output).then_some(ones)
 }
@@ -238,9 +244,7 @@ pub fn run(
     let mut launch = device.launch(&built).value(elements as u64);
     let items = match kernel {
         Kernel::Vector => {
-            let ones = vector_layout(inputs, output).unwrap_or_default();
-            launch =
-                launch.value(ones.iter().rev().fold(0u32, |bits, &one| bits << 1 | u32::from(one)));
+            launch = launch.value(vector_layout(inputs, output).unwrap_or_default());
             elements.div_ceil(4)
         }
         Kernel::Strided => {

@@ -49,6 +49,14 @@ pub(crate) fn unary(function: Unary, x: f64) -> f64 {
     float(Function::Unary(function), x, 0.0, 0.0)
 }
 
+impl Function {
+    /// The function of numbers by its plain definition; those that it does not take are ignored.
+    /// Truth values are 1 and 0, and whatever is not 0 counts as true.
+    pub fn of_numbers(self, [a, b, c]: [f64; 3]) -> f64 {
+        float(self, a, b, c)
+    }
+}
+
 fn float(function: Function, a: f64, b: f64, c: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {
@@ -75,6 +83,10 @@ fn float(function: Function, a: f64, b: f64, c: f64) -> f64 {
             Unary::GeluTanh => {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a.powi(3));
                 0.5 * a * (1.0 + inner.tanh())
+            }
+            Unary::GeluErfSlope => {
+                let density = (-0.5 * a * a).exp() / (2.0 * std::f64::consts::PI).sqrt();
+                0.5 * (1.0 + erf_f64(a * std::f64::consts::FRAC_1_SQRT_2)) + a * density
             }
             Unary::Floor => a.floor(),
             Unary::Ceil => a.ceil(),

@@ -72,5 +72,6 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::softmax::shipped_programs());
     programs.extend(crate::matmul::shipped_programs());
     programs.extend(crate::norm::shipped_programs());
+    programs.extend(crate::fused::shipped_programs());
     programs
 }

@@ -78,7 +78,9 @@ macro_rules! kernel_arguments {
     ($($type:ty),*) => {$( impl KernelArgument for $type {} )*};
 }
 
-kernel_arguments!(i8, u8, i32, u32, i64, u64, f32, f64, [u32; 4], [u32; 8], [u64; 8], [f32; 4]);
+kernel_arguments!(
+    i8, u8, i32, u32, i64, u64, f32, f64, [u32; 4], [u32; 8], [u64; 4], [u64; 8], [f32; 4]
+);
 
 /// A launch in the making: arguments in the order of the kernel's parameters, then `run`.
 #[must_use = "a launch does nothing until it is run"]
