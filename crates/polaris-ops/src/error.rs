@@ -36,6 +36,21 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
+    /// A target that is no class.
+    #[error(
+        "{op}: the target of row {row} is {value} and there are {classes} classes, counted from 0; \
+         correct it, or name it as the one that is ignored"
+    )]
+    TargetOutOfRange {
+        /// The operation.
+        op: &'static str,
+        /// The first row with such a target.
+        row: usize,
+        /// The target.
+        value: i64,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// A parameter outside its domain.
     #[error("{op}: {what}")]
     InvalidParameter {

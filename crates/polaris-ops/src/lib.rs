@@ -14,8 +14,10 @@
 //! ```
 
 mod array;
+pub mod batch_norm;
 pub mod copy;
 mod cpu;
+pub mod cross_entropy;
 pub mod elementwise;
 mod error;
 pub mod fill;
@@ -24,11 +26,14 @@ pub mod matmul;
 pub mod norm;
 mod opencl;
 mod operation;
+pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod softmax;
 
 pub use array::Array;
+pub use batch_norm::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
+pub use cross_entropy::{CrossEntropy, CrossEntropyGradient, CrossEntropyOptions};
 pub use elementwise::{Binary, Function, Ternary, Unary};
 pub use error::{Error, Result};
 pub use fused::Expression;
@@ -36,6 +41,7 @@ pub use matmul::MatMul;
 pub use norm::{Norm, NormGradient, NormKind, NormWeightGradient};
 pub use opencl::shipped_programs;
 pub use operation::{Operation, run, run_kernel, usable_kernels};
+pub use pool::{Pool, PoolGradient, Pooling, Window, Windows};
 pub use random::Distribution;
 pub use reduce::Reduction;
 pub use softmax::{Softmax, SoftmaxGradient};

@@ -235,3 +235,14 @@ pub(crate) fn writes_each_element_once(op: &'static str, output: &Array) -> Resu
     }
     Ok(())
 }
+
+/// Refuses an output that shares memory with an input of which elements are read after others were
+/// written.
+pub(crate) fn check_apart(op: &'static str, input: &Array, output: &Array) -> Result<()> {
+    let (read, written) = (input.extent(), output.extent());
+    let apart = read.end <= written.start || written.end <= read.start;
+    if input.buffer().shares_memory_with(output.buffer()) && !apart {
+        return Err(crate::Error::AliasedOutput { op });
+    }
+    Ok(())
+}

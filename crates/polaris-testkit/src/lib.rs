@@ -7,13 +7,16 @@
 
 #![forbid(unsafe_code)]
 
+mod batch_norm;
 mod case;
 mod check;
+mod cross_entropy;
 mod devices;
 mod fused;
 mod matmul;
 mod norm;
 mod operand;
+mod pool;
 mod softmax;
 mod suites;
 mod tolerance;

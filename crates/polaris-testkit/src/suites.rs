@@ -105,6 +105,27 @@ pub const SUITES: &[Suite] = &[
         case: crate::fused::case,
     },
     Suite {
+        name: "batch_norm",
+        variants: crate::batch_norm::count,
+        is_essential: crate::batch_norm::is_essential,
+        takes: |_, _| true,
+        case: crate::batch_norm::case,
+    },
+    Suite {
+        name: "pool",
+        variants: crate::pool::count,
+        is_essential: crate::pool::is_essential,
+        takes: |_, _| true,
+        case: crate::pool::case,
+    },
+    Suite {
+        name: "cross_entropy",
+        variants: crate::cross_entropy::count,
+        is_essential: crate::cross_entropy::is_essential,
+        takes: |_, _| true,
+        case: crate::cross_entropy::case,
+    },
+    Suite {
         name: "matmul",
         variants: || crate::matmul::VARIANTS.len(),
         is_essential: crate::matmul::is_essential,

@@ -71,6 +71,21 @@ fn softmax() {
     property("softmax", 120);
 }
 
+#[test]
+fn batch_norm() {
+    property("batch_norm", 160);
+}
+
+#[test]
+fn pool() {
+    property("pool", 200);
+}
+
+#[test]
+fn cross_entropy() {
+    property("cross_entropy", 120);
+}
+
 /// The random numbers of every device are the same to the last bit.
 #[test]
 fn random_numbers_are_identical_everywhere() {

@@ -271,6 +271,24 @@ impl Row {
 /// A cache line.
 pub const LINE: usize = 64;
 
+/// The most that is fetched ahead of its use: along a longer row, the processor sees by itself what
+/// is needed next.
+const AHEAD: usize = 4096;
+
+/// Asks for memory that is needed soon, while there is still something else to compute. It is a hint:
+/// any address is allowed.
+#[inline(always)]
+pub fn fetch_ahead(start: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..bytes.min(AHEAD)).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint touches no memory, and SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, bytes);
+}
+
 /// Elements that are streamed at a time: whole cache lines of every compute type.
 pub const STREAMED: usize = 16;
 

@@ -73,5 +73,8 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::matmul::shipped_programs());
     programs.extend(crate::norm::shipped_programs());
     programs.extend(crate::fused::shipped_programs());
+    programs.extend(crate::batch_norm::shipped_programs());
+    programs.extend(crate::pool::shipped_programs());
+    programs.extend(crate::cross_entropy::shipped_programs());
     programs
 }
