@@ -51,6 +51,23 @@ pub enum Error {
         /// How many classes there are.
         classes: usize,
     },
+    /// An index that its axis does not have.
+    #[error(
+        "{op}: index {index} at position {position} lies outside axis {axis} of length {length}; \
+         indices count from 0"
+    )]
+    IndexOutOfRange {
+        /// The operation.
+        op: &'static str,
+        /// The index.
+        index: i64,
+        /// Its place in the array of indices, in row-major order.
+        position: usize,
+        /// The axis that is indexed.
+        axis: usize,
+        /// The length of that axis.
+        length: usize,
+    },
     /// A parameter outside its domain.
     #[error("{op}: {what}")]
     InvalidParameter {

@@ -67,6 +67,21 @@ fn fused() {
 }
 
 #[test]
+fn indexing() {
+    property("indexing", 160);
+}
+
+#[test]
+fn pad() {
+    property("pad", 120);
+}
+
+#[test]
+fn scan() {
+    property("scan", 80);
+}
+
+#[test]
 fn softmax() {
     property("softmax", 120);
 }
@@ -84,6 +99,11 @@ fn pool() {
 #[test]
 fn cross_entropy() {
     property("cross_entropy", 120);
+}
+
+#[test]
+fn sort() {
+    property("sort", 80);
 }
 
 /// The random numbers of every device are the same to the last bit.

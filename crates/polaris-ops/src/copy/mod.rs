@@ -10,7 +10,7 @@ pub use opencl_tiling::{
     Tiling, default_tiling, tiling_config, tiling_of, tiling_source, tiling_space,
 };
 
-use polaris_core::{DType, Element, bf16, f16};
+use polaris_core::{DType, Element, Error as CoreError, Shape, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
@@ -48,6 +48,43 @@ pub fn cast(x: &Array, dtype: DType) -> Result<Array> {
 /// If the shapes do not fit, or the two overlap.
 pub fn into(x: &Array, output: &Array) -> Result<()> {
     run(&Copy, &[x], output)
+}
+
+/// Arrays of one type side by side along an axis; all other axes are equally long. Takes one launch
+/// for each of them.
+///
+/// # Errors
+/// If there is no array, the axis does not exist, shapes or types do not fit, or there is no room for
+/// the result.
+pub fn concatenate(arrays: &[&Array], axis: usize) -> Result<Array> {
+    let op = "concatenate";
+    let Some(&first) = arrays.first() else {
+        let what = "there is nothing to put together; give at least one array".to_owned();
+        return Err(Error::InvalidParameter { op, what });
+    };
+    first.shape().axis_mask(op, &[axis])?;
+    let mut dims = first.shape().to_vec();
+    dims[axis] = 0;
+    for array in arrays {
+        let (lhs, rhs) = (*first.shape(), *array.shape());
+        let fits = |other: usize| other == axis || lhs[other] == rhs[other];
+        if lhs.rank() != rhs.rank() || !(0..lhs.rank()).all(fits) {
+            return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
+        }
+        let (lhs, rhs) = (first.dtype(), array.dtype());
+        if lhs != rhs {
+            return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
+        }
+        dims[axis] = dims[axis].saturating_add(array.shape()[axis]);
+    }
+    let output = Array::empty(first.device(), first.dtype(), Shape::new(&dims)?)?;
+    let mut start = 0;
+    for array in arrays {
+        let end = start + array.shape()[axis];
+        into(array, &output.slice(axis, start..end, 1)?)?;
+        start = end;
+    }
+    Ok(output)
 }
 
 impl Operation for Copy {

@@ -8,7 +8,8 @@ use super::cpu::transposed_axis;
 use super::opencl_tiling::Tiling;
 use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+    ELEMENT, compute_type, dtype_code, moved_types, needs_wide_index, pass_array, pass_axes,
+    work_group,
 };
 use crate::{Array, Result};
 
@@ -80,13 +81,7 @@ impl Config {
 
     fn source(&self) -> ProgramSource {
         let (from, to, [loaded, stored], cast) = if self.from == self.to {
-            // Only moved: by size, so that no bit pattern is touched.
-            let (name, compute) = match self.from.size() {
-                1 => ("u8", "int"),
-                2 => ("u16", "int"),
-                4 => ("i32", "int"),
-                _ => ("i64", "long"),
-            };
+            let (name, compute) = moved_types(self.from);
             (name, name, [compute; 2], "(v)".to_owned())
         } else {
             let compute = [self.from, self.to].map(compute_type);

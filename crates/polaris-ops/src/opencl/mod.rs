@@ -1,6 +1,7 @@
 //! What the OpenCL implementations share: elements of every type, indices of any layout, and what
 //! tuning decided.
 
+pub mod radix;
 pub mod tuned;
 
 use polaris_core::{Collapsed, DType, MAX_RANK};
@@ -19,6 +20,17 @@ pub fn compute_type(dtype: DType) -> &'static str {
         DType::F64 => "double",
         DType::I64 => "long",
         DType::I8 | DType::U8 | DType::I32 | DType::Bool => "int",
+    }
+}
+
+/// The element type and the compute type, as the source names them, of elements that are only moved:
+/// by their size, so that no bit pattern is touched.
+pub fn moved_types(dtype: DType) -> (&'static str, &'static str) {
+    match dtype.size() {
+        1 => ("u8", "int"),
+        2 => ("u16", "int"),
+        4 => ("i32", "int"),
+        _ => ("i64", "long"),
     }
 }
 
@@ -57,6 +69,20 @@ pub fn pass_axes<'a>(launch: Launch<'a>, values: &[usize], wide: bool) -> Launch
     }
 }
 
+/// Passes lengths or strides of lanes: those of their first elements, and at the end that of the
+/// lanes' own axis.
+pub fn pass_lane_axes<'a>(
+    launch: Launch<'a>,
+    others: &[usize],
+    own: usize,
+    wide: bool,
+) -> Launch<'a> {
+    let mut all = [1; MAX_RANK];
+    all[..others.len()].copy_from_slice(others);
+    all[MAX_RANK - 1] = own;
+    pass_axes(launch, &all, wide)
+}
+
 /// Passes an array as its memory and the index of its first element.
 pub fn pass_array<'a>(launch: Launch<'a>, array: &Array) -> Launch<'a> {
     launch.buffer(array.buffer(), array.layout().offset())
@@ -76,5 +102,10 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::batch_norm::shipped_programs());
     programs.extend(crate::pool::shipped_programs());
     programs.extend(crate::cross_entropy::shipped_programs());
+    programs.extend(radix::shipped_programs());
+    programs.extend(crate::indexing::shipped_programs());
+    programs.extend(crate::pad::shipped_programs());
+    programs.extend(crate::scan::shipped_programs());
+    programs.extend(crate::sort::shipped_programs());
     programs
 }

@@ -1,0 +1,125 @@
+//! Look-ups on the CPU: whole stretches where neighbours share an index, else one by one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polaris_core::DType;
+use polaris_runtime::HostOperands;
+use polaris_runtime::cpu::CpuDevice;
+
+use super::indices::with_index_type;
+use super::lookup::Lookup;
+use crate::cpu::blocks::{LINE, end_streaming};
+use crate::cpu::map::{SendPointer, streaming_threshold};
+use crate::elementwise::same;
+use crate::{Array, Result};
+
+/// Fewer elements than this are not worth a second thread.
+const GRAIN: usize = 16 * 1024;
+
+pub fn run(op: &Lookup, cpu: &CpuDevice, index: &Array, x: &Array, output: &Array) -> Result<()> {
+    match x.dtype().size() {
+        1 => with_index_type!(index, moved::<u8>(op, cpu, index, x, output)),
+        2 => with_index_type!(index, moved::<u16>(op, cpu, index, x, output)),
+        4 => with_index_type!(index, moved::<u32>(op, cpu, index, x, output)),
+        _ => with_index_type!(index, moved::<u64>(op, cpu, index, x, output)),
+    }
+}
+
+/// Moves elements of one size, whatever they mean.
+fn moved<W: Copy + Send + Sync, I: Copy + Into<i64>>(
+    op: &Lookup,
+    cpu: &CpuDevice,
+    index: &Array,
+    x: &Array,
+    output: &Array,
+) -> Result<()> {
+    let walk = op.space(index.layout(), x, output)?;
+    let axis = op.looked_up(x);
+    let buffers = [index.buffer(), x.buffer()];
+    let operands = HostOperands::new(axis.op, &buffers, output.buffer())?;
+    let [indices, from] = [0, 1].map(|i| SendPointer(operands.input(i).cast_mut()));
+    let to = SendPointer(operands.output());
+    let first_wrong = AtomicUsize::new(usize::MAX);
+    let (length, [to_stride, from_stride, index_stride]) = walk.space.inner();
+    let pieces = length.div_ceil(GRAIN);
+    let rows = walk.space.elements() / length;
+    let bytes = output.elements() * output.dtype().size();
+    let stream = bytes as u64 >= streaming_threshold(cpu);
+    cpu.pool().for_chunks(rows * pieces, (GRAIN / length).max(1), |chunk| {
+        for item in chunk {
+            let first = item % pieces * GRAIN;
+            let count = GRAIN.min(length - first);
+            let [to_row, from_row, index_row] = walk.space.row(item / pieces);
+            // SAFETY: the layouts were checked against their buffers, and no index leads anywhere that
+            // lies outside the axis, so all of these lie inside; the buffers are registered as read and
+            // written, the output is none of the inputs, and chunks write disjoint elements.
+            unsafe {
+                let looked_up = |i: usize| -> Option<usize> {
+                    let index: I = *indices.get().cast::<I>().add(index_row + i * index_stride);
+                    let index = usize::try_from(index.into()).unwrap_or(usize::MAX);
+                    (index < axis.length).then(|| from_row + index * walk.stride)
+                };
+                let wrong = |i: usize| {
+                    let position = walk.position(item / pieces * length + i);
+                    first_wrong.fetch_min(position, Ordering::Relaxed);
+                };
+                let to = to.get().cast::<W>().add(to_row + first * to_stride);
+                let from = from.get().cast::<W>();
+                if index_stride == 0 {
+                    let Some(start) = looked_up(0) else {
+                        wrong(first);
+                        continue;
+                    };
+                    let from = from.add(start + first * from_stride);
+                    if to_stride == 1 && from_stride == 1 {
+                        copy_stretch(cpu, from, to, count, stream);
+                    } else {
+                        for i in 0..count {
+                            *to.add(i * to_stride) = *from.add(i * from_stride);
+                        }
+                    }
+                } else {
+                    for i in 0..count {
+                        match looked_up(first + i) {
+                            Some(start) => {
+                                let from = from.add(start + (first + i) * from_stride);
+                                *to.add(i * to_stride) = *from;
+                            }
+                            None => wrong(first + i),
+                        }
+                    }
+                }
+            }
+        }
+        if stream {
+            end_streaming();
+        }
+    });
+    match first_wrong.into_inner() {
+        usize::MAX => Ok(()),
+        position => Err(axis.out_of_range(index, position)),
+    }
+}
+
+/// Copies a dense stretch, past the caches where the whole result is larger than them.
+///
+/// # Safety
+/// Both must be valid for `count` elements, and must not overlap.
+unsafe fn copy_stretch<W: Copy>(
+    cpu: &CpuDevice,
+    from: *const W,
+    to: *mut W,
+    count: usize,
+    stream: bool,
+) {
+    // SAFETY: by the caller's word. Moving bits as `f32` changes none of them: they are only loaded
+    // and stored.
+    unsafe {
+        if stream && size_of::<W>() == DType::F32.size() && to.addr().is_multiple_of(LINE) {
+            let from = std::slice::from_raw_parts(from.cast::<f32>(), count);
+            (same::<f32>().streamed)(cpu.simd(), [from, &[], &[]], SendPointer(to.cast()));
+        } else {
+            std::ptr::copy_nonoverlapping(from, to, count);
+        }
+    }
+}
