@@ -15,6 +15,7 @@
 
 mod array;
 pub mod batch_norm;
+pub mod conv;
 pub mod copy;
 mod cpu;
 pub mod cross_entropy;
@@ -42,6 +43,10 @@ pub mod sort;
 pub use array::Array;
 pub use batch_norm::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
 pub use cross_entropy::{CrossEntropy, CrossEntropyGradient, CrossEntropyOptions};
+pub mod softmax;
+
+pub use array::Array;
+pub use conv::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient};
 pub use elementwise::{Binary, Function, Ternary, Unary};
 pub use error::{Error, Result};
 pub use fused::Expression;

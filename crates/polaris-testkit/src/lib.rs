@@ -10,6 +10,7 @@
 mod batch_norm;
 mod case;
 mod check;
+mod conv;
 mod cross_entropy;
 mod devices;
 mod fused;

@@ -154,6 +154,13 @@ pub const SUITES: &[Suite] = &[
         case: crate::sort::case,
     },
     Suite {
+        name: "conv",
+        variants: crate::conv::count,
+        is_essential: crate::conv::is_essential,
+        takes: |_, _| true,
+        case: crate::conv::case,
+    },
+    Suite {
         name: "matmul",
         variants: || crate::matmul::VARIANTS.len(),
         is_essential: crate::matmul::is_essential,

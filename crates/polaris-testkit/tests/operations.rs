@@ -82,6 +82,11 @@ fn scan() {
 }
 
 #[test]
+fn conv() {
+    property("conv", 120);
+}
+
+#[test]
 fn softmax() {
     property("softmax", 120);
 }

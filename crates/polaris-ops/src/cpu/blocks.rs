@@ -229,6 +229,11 @@ impl Row {
             match self.stride {
                 1 => C::load_dense(at, self.dtype, scratch),
                 0 => scratch.fill(C::load_one(at, self.dtype)),
+                stride if self.dtype == C::NATIVE => {
+                    for (i, value) in scratch.iter_mut().enumerate() {
+                        *value = *at.cast::<C>().add(i * stride);
+                    }
+                }
                 stride => {
                     for (i, value) in scratch.iter_mut().enumerate() {
                         *value = C::load_one(at.add(i * stride * size), self.dtype);
@@ -258,6 +263,11 @@ impl Row {
                     std::ptr::copy_nonoverlapping(values.as_ptr(), at.cast::<C>(), values.len());
                 }
                 1 => C::store_dense(values, at, self.dtype),
+                stride if self.dtype == C::NATIVE => {
+                    for (i, &value) in values.iter().enumerate() {
+                        *at.cast::<C>().add(i * stride) = value;
+                    }
+                }
                 stride => {
                     for (i, value) in values.iter().enumerate() {
                         value.store_one(at.add(i * stride * size), self.dtype);

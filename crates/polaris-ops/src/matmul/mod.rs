@@ -1,6 +1,6 @@
 //! Products of matrices: dense, batched, of any layout, with what follows them fused in.
 
-mod cpu;
+pub(crate) mod cpu;
 mod geometry;
 mod opencl;
 mod packed;

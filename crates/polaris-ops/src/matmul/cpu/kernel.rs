@@ -16,7 +16,7 @@ pub(super) const MAX_COLUMNS: usize = 32;
 
 /// One tile: `to = from + A B`. Strides are in elements.
 #[derive(Clone, Copy)]
-pub(super) struct Call<P, S> {
+pub(crate) struct Call<P, S> {
     /// The tile's rows of A. Rows are adjacent and `a_stride` is that of k, or k is adjacent and
     /// `a_stride` is that of rows: each has its own kernel.
     pub a: *const P,
@@ -34,13 +34,13 @@ pub(super) struct Call<P, S> {
     pub columns: usize,
 }
 
-pub(super) type Kernel<P, S> = unsafe fn(&Call<P, S>);
+pub(crate) type Kernel<P, S> = unsafe fn(&Call<P, S>);
 
 /// Kernels for one or two vectors of columns.
 type ByVectors<P, S> = [Kernel<P, S>; 2];
 
 /// The kernels of one instruction set, by rows (from one on) and vectors.
-pub(super) struct Kernels<P: 'static, S: 'static> {
+pub(crate) struct Kernels<P: 'static, S: 'static> {
     /// Columns of a vector.
     pub lanes: usize,
     adjacent_rows: &'static [ByVectors<P, S>],
@@ -249,7 +249,7 @@ macro_rules! kernels {
 /// The kernels of one type, best instruction set first.
 macro_rules! kernels_by_level {
     ($name:ident: $packed:ty => $sum:ty, $avx512:ty, $avx2:ty, $plain:ty) => {
-        pub(super) fn $name(level: SimdLevel) -> &'static Kernels<$packed, $sum> {
+        pub(crate) fn $name(level: SimdLevel) -> &'static Kernels<$packed, $sum> {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 => {

@@ -271,15 +271,15 @@ impl Setup {
 }
 
 /// Memory of one call, from the device's allocator, which keeps it for the next.
-struct Scratch(Option<Buffer>);
+pub(crate) struct Scratch(Option<Buffer>);
 
 impl Scratch {
-    fn new(device: &DeviceRef, bytes: usize) -> Result<Self> {
+    pub fn new(device: &DeviceRef, bytes: usize) -> Result<Self> {
         let buffer = if bytes == 0 { None } else { Some(device.allocate(DType::U8, bytes)?) };
         Ok(Self(buffer))
     }
 
-    fn operands(&self) -> Result<Option<HostOperands<'_>>> {
+    pub fn operands(&self) -> Result<Option<HostOperands<'_>>> {
         let Some(buffer) = &self.0 else { return Ok(None) };
         Ok(Some(HostOperands::new("matmul", &[], buffer)?))
     }

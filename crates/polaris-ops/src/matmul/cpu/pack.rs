@@ -9,7 +9,7 @@ use crate::cpu::simd::multiversion;
 
 /// Some lanes of a matrix, and some of their elements along k. Strides are in elements.
 #[derive(Clone, Copy)]
-pub(super) struct Strip {
+pub(crate) struct Strip {
     pub start: *const u8,
     pub lanes: usize,
     pub lane_stride: usize,
@@ -24,13 +24,13 @@ pub(super) struct Strip {
 /// # Safety
 /// The strip must be readable, and the panel writable for `width` elements in each step, of which
 /// there are as many as groups in the depth.
-pub(super) type Packer<P> = unsafe fn(SimdLevel, &Strip, usize, *mut P);
+pub(crate) type Packer<P> = unsafe fn(SimdLevel, &Strip, usize, *mut P);
 
 /// The packer of one way of packing.
 ///
 /// # Safety
 /// As for [`Packer`].
-pub(super) unsafe fn pack<K: Packing>(
+pub(crate) unsafe fn pack<K: Packing>(
     level: SimdLevel,
     strip: &Strip,
     width: usize,

@@ -61,8 +61,7 @@ impl Plan {
     ) -> Self {
         let Sizes { m, n, steps } = sizes;
         let (rows, columns) = (kernels.rows(false), kernels.columns());
-        let most_steps = (PANEL_BYTES / (rows * size_of::<P>())).min(MOST_STEPS);
-        let block_steps = even(steps, most_steps);
+        let block_steps = even(steps, most_steps(kernels));
         let packed_bytes =
             if m <= FEW_ROWS { threads * FEW_ROWS_PACKED_BYTES } else { PACKED_BYTES };
         let most_columns = packed_bytes / (steps.max(1) * size_of::<P>());
@@ -87,8 +86,13 @@ impl Plan {
     }
 }
 
+/// The most steps of k in a block.
+pub(crate) fn most_steps<P, S>(kernels: &Kernels<P, S>) -> usize {
+    (PANEL_BYTES / (kernels.rows(false) * size_of::<P>())).min(MOST_STEPS)
+}
+
 /// The size of equal blocks of at most `most`.
-pub(super) fn even(total: usize, most: usize) -> usize {
+pub(crate) fn even(total: usize, most: usize) -> usize {
     // Divisions are what planning a small product costs.
     if total <= most { total } else { total.div_ceil(total.div_ceil(most)) }
 }

@@ -4,7 +4,7 @@ use polaris_core::{bf16, f16};
 
 /// One way from stored to packed elements. A packed element holds `GROUP` stored ones along k;
 /// where k ends inside a group, the rest is zero.
-pub(super) trait Packing {
+pub(crate) trait Packing {
     type Stored: Copy;
     type Packed: Copy + Default;
     const GROUP: usize;
@@ -51,7 +51,7 @@ pub(super) trait Packing {
 }
 
 /// Floating-point numbers that are computed with as they are.
-pub(super) struct Native<T>(std::marker::PhantomData<T>);
+pub(crate) struct Native<T>(std::marker::PhantomData<T>);
 
 impl<T: Copy + Default> Packing for Native<T> {
     type Stored = T;

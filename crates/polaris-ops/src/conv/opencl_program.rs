@@ -1,0 +1,96 @@
+//! The OpenCL programs of convolutions.
+
+use polaris_core::DType;
+use polaris_runtime::opencl::{Defines, ProgramSource};
+
+use super::opencl::Kernel;
+use crate::opencl::{ELEMENT, compute_type, dtype_code};
+
+/// Work-items in a group.
+pub(super) const WORK_GROUP: usize = 256;
+/// Rows and columns of a tile, steps of the sum in local memory, and rows and columns of an item.
+pub(super) const TILE: usize = 64;
+pub(super) const TILE_K: usize = 16;
+const ITEM: usize = 4;
+/// Rows and columns of positions that a group of the direct kernel has.
+pub(super) const SQUARE: usize = 16;
+
+const GATHER_PARTS: &[&str] = &[ELEMENT, include_str!("convolution.cl")];
+const WEIGHT_PARTS: &[&str] = &[ELEMENT, include_str!("convolution_weight.cl")];
+
+/// What one program is specialised for. It holds all kernels of its file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Config {
+    /// Whether it computes gradients of weights.
+    pub weight: bool,
+    pub dtype: DType,
+    pub wide: bool,
+}
+
+/// The functions of both files.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Entry {
+    Tiled,
+    Direct,
+    Simple,
+    Combine,
+}
+
+impl Entry {
+    pub fn of(kernel: Kernel) -> Self {
+        match kernel {
+            Kernel::Tiled => Self::Tiled,
+            Kernel::Direct => Self::Direct,
+            Kernel::Product | Kernel::Simple => Self::Simple,
+        }
+    }
+}
+
+impl Config {
+    pub fn key(&self, entry: Entry) -> u64 {
+        let flags = u64::from(self.weight) << 1 | u64::from(self.wide);
+        (dtype_code(self.dtype) << 2 | flags) << 8 | entry as u64
+    }
+
+    pub fn entry(&self, entry: Entry) -> &'static str {
+        match (self.weight, entry) {
+            (false, Entry::Tiled) => "convolution_tiled",
+            (false, Entry::Direct) => "convolution_direct",
+            (false, _) => "convolution_simple",
+            (true, Entry::Tiled) => "weight_tiled",
+            (true, Entry::Direct) => "weight_direct",
+            (true, Entry::Simple) => "weight_simple",
+            (true, Entry::Combine) => "weight_combine",
+        }
+    }
+
+    pub fn source(&self) -> ProgramSource {
+        let defines = Defines::new()
+            .code("T", self.dtype.name())
+            .code("C", compute_type(self.dtype))
+            .code("INDEX", if self.wide { "ulong" } else { "uint" })
+            .number("WORK_GROUP", WORK_GROUP as i64)
+            .number("TILE", TILE as i64)
+            .number("TILE_K", TILE_K as i64)
+            .number("ITEM", ITEM as i64);
+        let (file, parts) = match self.weight {
+            true => ("convolution_weight.cl", WEIGHT_PARTS),
+            false => ("convolution.cl", GATHER_PARTS),
+        };
+        let wide = if self.wide { "_wide" } else { "" };
+        let name = format!("{file} {}{wide}", self.dtype);
+        ProgramSource { name, parts, defines, options: "" }
+    }
+}
+
+/// Every type, and `f32` with wide indices.
+pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
+    let mut programs = Vec::new();
+    for weight in [false, true] {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+            programs.push(Config { weight, dtype, wide: false }.source());
+        }
+        programs.push(Config { weight, dtype: DType::F32, wide: true }.source());
+    }
+    programs
+}
