@@ -14,6 +14,7 @@
 //! ```
 
 mod array;
+pub mod attention;
 pub mod batch_norm;
 pub mod conv;
 pub mod copy;
@@ -47,6 +48,10 @@ pub mod softmax;
 
 pub use array::Array;
 pub use conv::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient};
+pub mod softmax;
+
+pub use array::Array;
+pub use attention::{Attention, AttentionGradient};
 pub use elementwise::{Binary, Function, Ternary, Unary};
 pub use error::{Error, Result};
 pub use fused::Expression;

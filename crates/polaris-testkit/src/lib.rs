@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attention;
 mod batch_norm;
 mod case;
 mod check;

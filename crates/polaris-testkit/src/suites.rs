@@ -161,6 +161,13 @@ pub const SUITES: &[Suite] = &[
         case: crate::conv::case,
     },
     Suite {
+        name: "attention",
+        variants: || crate::attention::VARIANTS.len(),
+        is_essential: crate::attention::is_essential,
+        takes: |_, _| true,
+        case: crate::attention::case,
+    },
+    Suite {
         name: "matmul",
         variants: || crate::matmul::VARIANTS.len(),
         is_essential: crate::matmul::is_essential,

@@ -111,6 +111,11 @@ fn sort() {
     property("sort", 80);
 }
 
+#[test]
+fn attention() {
+    property("attention", 120);
+}
+
 /// The random numbers of every device are the same to the last bit.
 #[test]
 fn random_numbers_are_identical_everywhere() {

@@ -12,6 +12,8 @@ mod stream;
 mod timeline;
 
 pub use crate::opencl::tuned::{Explanation, explain};
+pub(crate) use cpu::Strip;
+pub(crate) use cpu::tiles::{TileNumber, TileProduct, Tiles};
 pub(crate) use opencl::shipped_programs;
 pub use opencl::{
     Kernel, MultiplyAdd, Skinny, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, TileTarget,
