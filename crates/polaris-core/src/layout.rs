@@ -156,6 +156,49 @@ impl Layout {
         Ok(Self { shape: Shape::new(&dims[..axes.len()])?, strides, offset: self.offset })
     }
 
+    /// The same elements in the same order under another shape, if their places allow it without a
+    /// copy: neighbouring axes can become one only if one goes on where the other ends.
+    pub fn reshape(&self, shape: &Shape) -> Option<Self> {
+        if shape.elements() != self.elements() {
+            return None;
+        }
+        let mut result = Self { offset: self.offset, ..Self::contiguous(*shape) };
+        if self.elements() == 0 {
+            return Some(result);
+        }
+        // From the last axis to the first: old axes that go on where the last one ends make a run,
+        // and a run must be cut into new axes without a rest.
+        let mut new = shape.rank();
+        let mut old = self.shape.rank();
+        while old > 0 {
+            old -= 1;
+            let (mut length, unit) = (self.shape[old], self.strides[old]);
+            if length == 1 {
+                continue;
+            }
+            while old > 0 {
+                let (before, stride) = (self.shape[old - 1], self.strides[old - 1]);
+                if before != 1 && stride != unit * length {
+                    break;
+                }
+                length *= before;
+                old -= 1;
+            }
+            let mut stride = unit;
+            while length > 1 {
+                new = new.checked_sub(1)?;
+                let dim = shape[new];
+                if length % dim != 0 {
+                    return None;
+                }
+                result.strides[new] = stride;
+                stride *= dim;
+                length /= dim;
+            }
+        }
+        Some(result)
+    }
+
     /// Every `step`-th index of a range of one axis.
     ///
     /// # Errors
@@ -211,6 +254,31 @@ mod tests {
         assert!(l.is_contiguous() && !l.overlaps_itself());
         assert_eq!(dense(&[3, 0]).end(), 0);
         assert_eq!(dense(&[]).end(), 1);
+    }
+
+    #[test]
+    fn reshape_without_a_copy() {
+        let to = |l: &Layout, dims: &[usize]| l.reshape(&Shape::new(dims).unwrap());
+        let l = dense(&[2, 3, 4]);
+        assert_eq!(to(&l, &[6, 4]), Some(dense(&[6, 4])));
+        assert_eq!(to(&l, &[4, 6]), Some(dense(&[4, 6])));
+        assert_eq!(to(&l, &[1, 24, 1]).unwrap().strides()[1], 1);
+        assert_eq!(to(&l, &[25]), None);
+        assert_eq!(to(&dense(&[1]), &[]), Some(dense(&[])));
+        assert_eq!(to(&dense(&[0, 3]), &[7, 0]), Some(dense(&[7, 0])));
+        // Axes that were swapped can be cut, and not joined.
+        let turned = l.permute(&[0, 2, 1]).unwrap();
+        assert_eq!(to(&turned, &[2, 2, 2, 3]).unwrap().strides(), [12, 2, 1, 4]);
+        assert_eq!(to(&turned, &[2, 12]), None);
+        assert_eq!(to(&turned, &[2, 1, 4, 3, 1]).unwrap().strides()[2..4], [1, 4]);
+        // A slice keeps its offset, and rows with gaps stay rows.
+        let rows = dense(&[5, 4]).slice(1, 1..3, 1).unwrap();
+        assert_eq!(to(&rows, &[10]), None);
+        let cut = to(&rows, &[5, 1, 2]).unwrap();
+        assert_eq!((cut.strides()[0], cut.strides()[2], cut.offset()), (4, 1, 1));
+        // What is repeated can be joined with what is repeated.
+        let repeated = dense(&[1]).broadcast_to("", &Shape::new(&[3, 4]).unwrap()).unwrap();
+        assert_eq!(to(&repeated, &[2, 6]).unwrap().strides(), [0, 0]);
     }
 
     #[test]

@@ -33,25 +33,16 @@ mod operation;
 pub mod pad;
 pub mod pool;
 pub mod random;
-pub mod random;
-pub mod reduce;
 pub mod reduce;
 pub mod scan;
-pub mod softmax;
 pub mod softmax;
 pub mod sort;
 
 pub use array::Array;
-pub use batch_norm::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
-pub use cross_entropy::{CrossEntropy, CrossEntropyGradient, CrossEntropyOptions};
-pub mod softmax;
-
-pub use array::Array;
-pub use conv::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient};
-pub mod softmax;
-
-pub use array::Array;
 pub use attention::{Attention, AttentionGradient};
+pub use batch_norm::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
+pub use conv::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient};
+pub use cross_entropy::{CrossEntropy, CrossEntropyGradient, CrossEntropyOptions};
 pub use elementwise::{Binary, Function, Ternary, Unary};
 pub use error::{Error, Result};
 pub use fused::Expression;

@@ -27,11 +27,8 @@ pub fn is_essential(variant: usize) -> bool {
 pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let (log, gradient, dtype) = variants()[variant];
     let numbers = &mut Numbers::new(parameters.seed);
-    let mut shape = parameters.shape.clone();
-    if shape.is_empty() {
-        shape.push(1);
-    }
-    let axis = parameters.axes.trailing_zeros() as usize % shape.len();
+    let shape = parameters.shape.clone();
+    let axis = parameters.axes.trailing_zeros() as usize % shape.len().max(1);
     let mut input = |index: usize, special: bool| {
         let arrangement =
             Arrangement { broadcast: 0, missing_axes: 0, ..parameters.inputs[index].clone() };
@@ -61,8 +58,8 @@ pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
 fn gradient_scale(shape: &[usize], axis: usize, log: bool, inputs: &[Operand]) -> Vec<f64> {
     let magnitude = |value: f64| if value.is_finite() { value.abs() } else { 0.0 };
     let [y, g] = [0, 1].map(|index| inputs[index].elements());
-    let inner: usize = shape[axis + 1..].iter().product();
-    let length = shape[axis];
+    let inner: usize = shape.iter().skip(axis + 1).product();
+    let length = shape.get(axis).copied().unwrap_or(1);
     let row = |at: usize| at / (inner * length) * inner + at % inner;
     let mut sums = vec![0.0; y.len() / length.max(1)];
     for at in 0..y.len() {

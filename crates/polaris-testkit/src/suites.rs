@@ -154,18 +154,18 @@ pub const SUITES: &[Suite] = &[
         case: crate::sort::case,
     },
     Suite {
-        name: "conv",
-        variants: crate::conv::count,
-        is_essential: crate::conv::is_essential,
-        takes: |_, _| true,
-        case: crate::conv::case,
-    },
-    Suite {
         name: "attention",
         variants: || crate::attention::VARIANTS.len(),
         is_essential: crate::attention::is_essential,
         takes: |_, _| true,
         case: crate::attention::case,
+    },
+    Suite {
+        name: "conv",
+        variants: crate::conv::count,
+        is_essential: crate::conv::is_essential,
+        takes: |_, _| true,
+        case: crate::conv::case,
     },
     Suite {
         name: "matmul",

@@ -23,6 +23,12 @@ pub use polaris_runtime as runtime;
 pub use polaris_runtime::{
     Buffer, Device, DeviceExt, DeviceId, DeviceRef, MemoryLimit, Runtime, RuntimeOptions,
 };
+pub use polaris_tensor as tensor;
+
+/// The examples of the page on tensors.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tensors.md")]
+pub struct Tensors;
 
 /// The examples of the README, which are tested as they stand there.
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use crate::{Array, Result};
 /// Fewer elements than this are not worth a second thread.
 pub const GRAIN: usize = 16 * 1024;
 
-pub fn run(arrays: &Arrays<'_>, cpu: &CpuDevice, inputs: &[&Array]) -> Result<()> {
+pub(super) fn run(arrays: &Arrays<'_>, cpu: &CpuDevice, inputs: &[&Array]) -> Result<()> {
     match arrays.x.dtype() {
         DType::F64 => each_row::<f64>(arrays, cpu, inputs),
         _ => each_row::<f32>(arrays, cpu, inputs),

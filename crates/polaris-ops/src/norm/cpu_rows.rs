@@ -66,7 +66,8 @@ fn fold<C: Number, const N: usize>(mut lanes: [C; N]) -> f64 {
 }
 
 multiversion! {
-    fn sum<C: Number>(values: &[C]) -> f64 {
+    /// The sum of a block.
+    pub fn sum<C: Number>(values: &[C]) -> f64 {
         let mut lanes = [C::default(); LANES];
         let mut chunks = values.chunks_exact(LANES);
         for chunk in &mut chunks {
@@ -82,7 +83,8 @@ multiversion! {
 }
 
 multiversion! {
-    fn moments<C: Number>(values: &[C], centre: C) -> [f64; 2] {
+    /// The sum of a block's differences from a number, and that of their squares.
+    pub fn moments<C: Number>(values: &[C], centre: C) -> [f64; 2] {
         let mut first = [C::default(); PAIR_LANES];
         let mut second = [C::default(); PAIR_LANES];
         let mut chunks = values.chunks_exact(PAIR_LANES);
@@ -151,7 +153,7 @@ fn write_plain<C: ComputeType>(
 
 /// Writes a function of three rows; past the caches if it is asked for, where lines are whole.
 #[inline(always)]
-fn write<C: ComputeType, const VECTOR_BYTES: usize>(
+pub fn write<C: ComputeType, const VECTOR_BYTES: usize>(
     arrays: [&[C]; 3],
     result: &mut [C],
     streamed: bool,

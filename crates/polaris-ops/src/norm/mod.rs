@@ -7,9 +7,9 @@
 //! NaN and infinities do what the formulas make of them: a NaN in a row makes the row NaN, an
 //! infinity too, but for RMS normalisation, which turns the finite elements beside it into zeros.
 
-mod cpu;
+pub(crate) mod cpu;
 mod cpu_columns;
-mod cpu_rows;
+pub(crate) mod cpu_rows;
 mod opencl;
 mod opencl_launch;
 mod opencl_program;
@@ -216,4 +216,17 @@ impl<const N: usize> Rows<N> {
     fn count(&self) -> usize {
         self.starts.elements()
     }
+}
+
+/// The plain definition of layer normalisation without weight and bias, for tests of what is made of
+/// it.
+#[cfg(test)]
+pub(crate) fn reference_rows(x: &[f64], length: usize, epsilon: f64) -> Vec<f64> {
+    reference::norm(NormKind::Layer, epsilon, x, length, None, None)
+}
+
+/// Its gradient, as for [`reference_rows`].
+#[cfg(test)]
+pub(crate) fn reference_gradient(x: &[f64], g: &[f64], length: usize, epsilon: f64) -> Vec<f64> {
+    reference::gradient(NormKind::Layer, epsilon, x, g, length, None)
 }

@@ -6,7 +6,7 @@ use polaris_runtime::opencl::OpenClDevice;
 
 use super::opencl::Kernel;
 use super::{NormKind, Part, accumulator, cpu, cpu_columns, last_axis, op_name, opencl, reference};
-use crate::operation::{Operation, alias_is_harmless, writes_each_element_once};
+use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// Normalisation along the last axis. The arrays are x, then weight and bias as far as the problem
@@ -69,16 +69,6 @@ fn check_array(op: &'static str, x: &Array, array: &Array, shape: &Shape) -> Res
     }
     if array.dtype() != x.dtype() {
         return Err(CoreError::DTypeMismatch { op, lhs: array.dtype(), rhs: x.dtype() }.into());
-    }
-    Ok(())
-}
-
-/// An array that is read for every row must not be overwritten by one.
-fn check_apart(op: &'static str, input: &Array, output: &Array) -> Result<()> {
-    let (read, written) = (input.extent(), output.extent());
-    let apart = read.end <= written.start || written.end <= read.start;
-    if input.buffer().shares_memory_with(output.buffer()) && !apart {
-        return Err(Error::AliasedOutput { op });
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ pub fn shipped_programs() -> Vec<ProgramSource> {
     programs.extend(crate::pad::shipped_programs());
     programs.extend(crate::scan::shipped_programs());
     programs.extend(crate::sort::shipped_programs());
-    programs.extend(crate::conv::shipped_programs());
     programs.extend(crate::attention::shipped_programs());
+    programs.extend(crate::conv::shipped_programs());
     programs
 }

@@ -1,5 +1,8 @@
-//! Softmax on the CPU: rows one after another, each in the caches while it is worked on, or parts
-//! of rows that lie side by side. Which of the two depends on the layout alone.
+//! Softmax on the CPU: rows one after another, each in the caches while it is worked on; parts of
+//! rows that lie side by side; or long rows, each shared out to all threads. The results of the first
+//! and the last are the same bits, so that the number of threads may decide between them.
+
+use std::ops::Range;
 
 use polaris_core::DType;
 use polaris_runtime::HostOperands;
@@ -9,12 +12,16 @@ use super::cpu_loops::{
     self as loops, LogSoftmax, LogSoftmaxGradient, Number, Rule, Scale, Softmax, SoftmaxGradient,
 };
 use super::{Form, Rows};
-use crate::cpu::blocks::{BLOCK, Compute, LINE, Row, end_streaming};
+use crate::cpu::blocks::{BLOCK, Compute, LINE, LONG_BLOCK, Row, end_streaming, fetch_ahead};
 use crate::cpu::map::{SendPointer, streaming_threshold};
 use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 8 * 1024;
+/// Rows from this length on are shared out where there are fewer of them than threads.
+const SHARED: usize = 4 * LONG_BLOCK;
+/// Rows from this length on do not stay in a thread's caches between the passes.
+const TOO_LONG: usize = 64 * LONG_BLOCK;
 /// Rows that lie side by side are gathered in tiles of about this many elements, which stay in the
 /// second cache between the passes.
 const TILE: usize = 64 * 1024;
@@ -67,8 +74,12 @@ impl Job<'_> {
     }
 
     fn run<C: Number, F: Rule<C>>(&self) {
+        let few = self.rows.starts.elements() < self.cpu.pool().threads();
+        let is_long = self.rows.length >= if few { SHARED } else { TOO_LONG };
         if self.rows.are_side_by_side(LEAST_SIDE_BY_SIDE) {
             self.side_by_side::<C, F>();
+        } else if is_long {
+            self.shared::<C, F>();
         } else {
             self.one_by_one::<C, F>();
         }
@@ -86,8 +97,10 @@ impl Job<'_> {
         let grain = (GRAIN / length).max(1);
         self.cpu.pool().for_chunks(starts.elements(), grain, |chunk| {
             let mut scratch: [Vec<C>; 3] = std::array::from_fn(|_| vec![C::default(); *length]);
+            let end = chunk.end;
             for row in chunk {
-                self.row::<C, F>(starts.point(row), &mut scratch);
+                let next = (row + 1 < end).then(|| starts.point(row + 1));
+                self.row::<C, F>(starts.point(row), next, &mut scratch);
             }
             if self.stream {
                 end_streaming();
@@ -95,49 +108,120 @@ impl Job<'_> {
         });
     }
 
-    /// Computes one row.
-    fn row<C: Number, F: Rule<C>>(&self, at: [usize; 3], scratch: &mut [Vec<C>; 3]) {
+    /// Computes one row; the inputs of the next one are fetched meanwhile.
+    fn row<C: Number, F: Rule<C>>(
+        &self,
+        at: [usize; 3],
+        next: Option<[usize; 3]>,
+        scratch: &mut [Vec<C>; 3],
+    ) {
         let level = self.cpu.simd();
         let [s0, s1, s2] = scratch;
-        let a = self.load(1, at, s0);
-        let b = if F::INPUTS == 2 { self.load(2, at, s1) } else { a };
+        let whole = 0..self.rows.length;
+        let a = self.load(1, at, whole.clone(), s0);
+        let b = if F::INPUTS == 2 { self.load(2, at, whole, s1) } else { a };
         let largest = if F::SHIFTS { loops::largest::<C>(level, a) } else { C::default() };
+        if let Some(next) = next {
+            for (operand, at) in next.into_iter().enumerate().skip(1).take(F::INPUTS) {
+                let start = self.stretch(operand, at, 1).start;
+                fetch_ahead(start, self.rows.length * self.dtype.size());
+            }
+        }
         let total = C::of(F::total(loops::sum::<C, F>(level, a, b, largest, s2)));
         if F::KEEPS {
-            self.finish::<C, Scale>(s2, s2, largest, total, at, s0);
+            self.finish::<C, Scale>(s2, s2, largest, total, at[0], s0);
         } else {
-            self.finish::<C, F>(a, b, largest, total, at, s2);
+            self.finish::<C, F>(a, b, largest, total, at[0], s2);
         }
     }
 
-    /// A row of an input: where it is, if it is dense, of the compute type and not overwritten
-    /// while it is used.
-    fn load<'a, C: Number>(&self, operand: usize, at: [usize; 3], scratch: &'a mut [C]) -> &'a [C] {
-        let row = self.stretch(operand, at[operand], self.rows.strides[operand]);
+    /// Rows that are fewer than the threads or too long for one thread's caches, each by all threads:
+    /// pass by pass, in blocks whose sums are added in the order in which one thread would add them.
+    fn shared<C: Number, F: Rule<C>>(&self) {
+        let level = self.cpu.simd();
+        for row in 0..self.rows.starts.elements() {
+            let at = self.rows.starts.point(row);
+            let mut largest = C::default();
+            if F::SHIFTS {
+                let found = self.blocks::<C, F, C>(at, |a, _, _, _| loops::largest::<C>(level, a));
+                largest = loops::largest::<C>(level, &found);
+            }
+            let sums = self.blocks::<C, F, f64>(at, |a, b, _, room| {
+                loops::sum::<C, F>(level, a, b, largest, room)
+            });
+            let total = C::of(F::total(sums.iter().fold(0.0, |total, sum| total + sum)));
+            self.blocks::<C, F, ()>(at, |a, b, first, room| {
+                let into = at[0] + first * self.rows.strides[0];
+                self.finish::<C, F>(a, b, largest, total, into, room);
+            });
+        }
+    }
+
+    /// What a function makes of each block of a row: it is given the inputs' elements, the index of
+    /// the first one and some room.
+    fn blocks<C: Number, F: Rule<C>, R: Copy + Default>(
+        &self,
+        at: [usize; 3],
+        work: impl Fn(&[C], &[C], usize, &mut [C]) -> R + Sync,
+    ) -> Vec<R> {
+        let length = self.rows.length;
+        let mut results = vec![R::default(); length.div_ceil(LONG_BLOCK)];
+        let slots = SendPointer(results.as_mut_ptr().cast());
+        self.cpu.pool().for_chunks(results.len(), 1, |chunk| {
+            let mut scratch: [Vec<C>; 3] = std::array::from_fn(|_| vec![C::default(); LONG_BLOCK]);
+            let [s0, s1, s2] = &mut scratch;
+            for block in chunk {
+                let part = block * LONG_BLOCK..length.min((block + 1) * LONG_BLOCK);
+                let room = &mut s2[..part.len()];
+                let a = self.load(1, at, part.clone(), s0);
+                let b = if F::INPUTS == 2 { self.load(2, at, part.clone(), s1) } else { a };
+                // SAFETY: each block has a result of its own, and they outlive the call.
+                unsafe { *slots.get().cast::<R>().add(block) = work(a, b, part.start, room) };
+            }
+            if self.stream {
+                end_streaming();
+            }
+        });
+        results
+    }
+
+    /// A part of a row of an input: where it is, if it is dense, of the compute type and not
+    /// overwritten while it is used.
+    fn load<'a, C: Number>(
+        &self,
+        operand: usize,
+        at: [usize; 3],
+        part: Range<usize>,
+        scratch: &'a mut [C],
+    ) -> &'a [C] {
+        let stride = self.rows.strides[operand];
+        let row = self.stretch(operand, at[operand] + part.start * stride, stride);
         // SAFETY: the row lies inside its buffer, which is registered as read by this operation;
-        // only this thread writes to it, and not while a slice of it is in use.
+        // only this thread writes to this part of it, and not while a slice of it is in use.
         unsafe {
             if self.aliased {
+                let scratch = &mut scratch[..part.len()];
                 gather(&row, scratch);
                 return scratch;
             }
-            row.load(0, self.rows.length, scratch)
+            row.load(0, part.len(), scratch)
         }
     }
 
-    /// Writes a row's results.
+    /// Writes results from an element on.
     fn finish<C: Number, F: Rule<C>>(
         &self,
         a: &[C],
         b: &[C],
         largest: C,
         total: C,
-        at: [usize; 3],
+        at: usize,
         scratch: &mut [C],
     ) {
         let level = self.cpu.simd();
-        let row = self.stretch(0, at[0], self.rows.strides[0]);
+        let row = self.stretch(0, at, self.rows.strides[0]);
         if !row.is_direct::<C>() {
+            let scratch = &mut scratch[..a.len()];
             loops::results::<C, F>(level, a, b, largest, total, scratch);
             // SAFETY: the row lies inside the output, and each row is written by one thread.
             unsafe { row.store(0, scratch) };
@@ -146,8 +230,7 @@ impl Job<'_> {
             loops::streamed_results::<C, F>(level, a, b, largest, total, target);
         } else {
             // SAFETY: as above. `a` and `b` are other memory: `load` sees to it.
-            let target =
-                unsafe { std::slice::from_raw_parts_mut(row.start.cast(), self.rows.length) };
+            let target = unsafe { std::slice::from_raw_parts_mut(row.start.cast(), a.len()) };
             loops::results::<C, F>(level, a, b, largest, total, target);
         }
     }

@@ -2,7 +2,7 @@
 //! run: each row is summed in an order that depends on its length alone, not on threads or timing.
 
 mod cpu;
-mod cpu_loops;
+pub(crate) mod cpu_loops;
 mod opencl;
 mod reference;
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub struct SoftmaxGradient {
 
 /// `exp(x) / sum(exp(x))` along an axis, computed without overflow. Half precisions are computed in
 /// `f32`. A row with a NaN or a positive infinity, or of nothing but negative infinities, becomes
-/// NaN.
+/// NaN. A single value without an axis counts as a row of one element along axis 0.
 ///
 /// # Errors
 /// If the axis does not exist, the type is not a floating-point one, or there is no room for the
@@ -122,8 +122,16 @@ impl Form {
                 return Err(Error::AliasedOutput { op });
             }
         }
-        output.shape().axis_mask(op, &[self.axis])?;
+        // A single value is a row of one element.
+        if output.shape().rank() > 0 || self.axis > 0 {
+            output.shape().axis_mask(op, &[self.axis])?;
+        }
         writes_each_element_once(op, output)
+    }
+
+    /// The number of elements in a row of this shape.
+    fn length(self, shape: &Shape) -> usize {
+        shape.get(self.axis).copied().unwrap_or(1)
     }
 }
 
@@ -151,8 +159,8 @@ impl Rows {
         };
         let starts = [start(layouts[0])?, start(layouts[1])?, start(layouts[2])?];
         Ok(Self {
-            length: output.shape()[form.axis],
-            strides: layouts.map(|layout| layout.strides()[form.axis]),
+            length: form.length(output.shape()),
+            strides: layouts.map(|layout| layout.strides().get(form.axis).copied().unwrap_or(1)),
             starts: Collapsed::new(&shape, [&starts[0], &starts[1], &starts[2]]),
         })
     }

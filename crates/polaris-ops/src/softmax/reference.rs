@@ -5,8 +5,8 @@ use polaris_core::Shape;
 use super::Form;
 
 pub fn rows(form: Form, inputs: &[Vec<f64>], shape: &Shape) -> Vec<f64> {
-    let length = shape[form.axis];
-    let inner: usize = shape[form.axis + 1..].iter().product();
+    let length = form.length(shape);
+    let inner: usize = shape.iter().skip(form.axis + 1).product();
     let mut results = vec![0.0; shape.elements()];
     for start in 0..shape.elements() {
         // The first element of a row has the index zero along the axis.

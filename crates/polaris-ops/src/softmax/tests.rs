@@ -36,7 +36,7 @@ fn an_axis_that_does_not_exist_is_refused() {
         (log_softmax(&x, 9), 9, 2),
         (softmax_gradient(&x, &x, 2), 2, 2),
         (log_softmax_gradient(&x, &x, usize::MAX), usize::MAX, 2),
-        (softmax(&scalar, 0), 0, 0),
+        (softmax(&scalar, 1), 1, 0),
     ] {
         let error = result.unwrap_err();
         let Error::Core(CoreError::AxisOutOfRange { axis, rank: of, .. }) = error else {
@@ -72,8 +72,13 @@ fn other_shapes_types_and_numbers_of_arrays_are_refused() {
 #[test]
 fn an_output_may_be_an_input_but_not_overlap_it() {
     let cpu = device(2);
-    let dims = [40, 50];
-    for (axis, log) in [(0, false), (0, true), (1, false), (1, true)] {
+    for (axis, log, dims) in [
+        (0, false, [40, 50]),
+        (0, true, [40, 50]),
+        (1, false, [40, 50]),
+        (1, true, [40, 50]),
+        (1, false, [1, 40_000]),
+    ] {
         let op = Softmax { axis, log };
         let x = ramp(&cpu, &dims);
         let expected = bits(&like(&x, &op, &[&x]).unwrap());
@@ -115,6 +120,17 @@ fn special_values_are_those_of_the_definition() {
     assert_eq!(row(&[1e38, 1e38]), [vec![0.5; 2], vec![-std::f32::consts::LN_2; 2]]);
     assert_eq!(row(&[7.0]), [vec![1.0], vec![0.0]]);
     assert!(row(&[]).concat().is_empty());
+    // A single value is a row of its own.
+    let scalar = Array::from_slice(&device(1), &[], &[3.0f32]).unwrap();
+    let results = [
+        softmax(&scalar, 0),
+        log_softmax(&scalar, 0),
+        softmax_gradient(&scalar, &scalar, 0),
+        log_softmax_gradient(&scalar, &scalar, 0),
+    ]
+    .map(|y| y.unwrap().to_vec::<f32>().unwrap()[0]);
+    assert_eq!(results[..3], [1.0, 0.0, -18.0]);
+    assert!((results[3] - 3.0 * (1.0 - 3.0f32.exp())).abs() < 1e-4);
     // What had no share in the sum has no part in its gradient.
     let cpu = device(1);
     let y = Array::from_slice(&cpu, &[2], &[-inf, 0.0]).unwrap();
@@ -141,13 +157,16 @@ fn empty_arrays_have_empty_results() {
 fn the_number_of_threads_does_not_matter() {
     let with = |threads: usize| -> Vec<Vec<u32>> {
         let cpu = device(threads);
-        let x = ramp(&cpu, &[7, 301, 65]);
-        (0..3)
-            .flat_map(|axis| {
-                let y = log_softmax(&x, axis).unwrap();
-                let dx = log_softmax_gradient(&y, &x, axis).unwrap();
-                let p = softmax(&x, axis).unwrap();
-                let dp = softmax_gradient(&p, &x, axis).unwrap();
+        // The second one is a row that is shared out.
+        let arrays = [ramp(&cpu, &[7, 301, 65]), ramp(&cpu, &[1, 100_003])];
+        [(0, 0), (0, 1), (0, 2), (1, 1)]
+            .into_iter()
+            .flat_map(|(array, axis)| {
+                let x = &arrays[array];
+                let y = log_softmax(x, axis).unwrap();
+                let dx = log_softmax_gradient(&y, x, axis).unwrap();
+                let p = softmax(x, axis).unwrap();
+                let dp = softmax_gradient(&p, x, axis).unwrap();
                 [y, dx, p, dp]
             })
             .map(|array| bits(&array))

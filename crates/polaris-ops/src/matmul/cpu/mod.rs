@@ -30,8 +30,6 @@ pub(crate) use self::kernel::{Call, Kernels, f32_kernels, f64_kernels};
 use self::kernel::{pair_kernels, quad_kernels};
 pub(crate) use self::multiply::Scratch;
 use self::multiply::{Batch, PackedRight};
-pub(crate) use self::pack::Strip;
-use self::pack::pack;
 pub(crate) use self::pack::{Packer, Strip, pack};
 use self::panels::{Arithmetic, Negate};
 pub(crate) use self::plan::{even, most_steps};

@@ -1,0 +1,89 @@
+//! Products of matrices, vectors and batches of them.
+
+use polaris_core::Error as CoreError;
+use polaris_ops::matmul::{Bias, Epilogue, MatMul, matmul};
+
+use crate::{Result, Tensor};
+
+impl Tensor {
+    /// The product of two matrices; of batches of them, which broadcast; of a vector and a matrix,
+    /// where the vector counts as a row on the left and as a column on the right.
+    ///
+    /// # Errors
+    /// If shapes, types or devices do not fit.
+    pub fn matmul(&self, other: &Self) -> Result<Self> {
+        let (lhs, rhs) = (*self.shape(), *other.shape());
+        if self.rank() == 0 || other.rank() == 0 {
+            return Err(CoreError::ShapeMismatch { op: "matmul", lhs, rhs }.into());
+        }
+        let a = if self.rank() == 1 { self.unsqueeze(0)? } else { self.clone() };
+        let b = if other.rank() == 1 { other.unsqueeze(1)? } else { other.clone() };
+        let result = Self::new(matmul(a.array(), b.array())?);
+        let mut result = Self::record("matmul", result, &[&a, &b], |_| {
+            let (a, b) = (a.save("matmul"), b.save("matmul"));
+            move |gradient: &Self, needed: &[bool]| {
+                let (a, b) = (a.get()?, b.get()?);
+                let of_a = || gradient.matmul(&b.turned()?)?.sum_to(a.shape());
+                let of_b = || a.turned()?.matmul(gradient)?.sum_to(b.shape());
+                Ok(vec![needed[0].then(of_a).transpose()?, needed[1].then(of_b).transpose()?])
+            }
+        });
+        if other.rank() == 1 {
+            result = result.squeeze(result.rank() - 1)?;
+        }
+        if self.rank() == 1 {
+            let axis = result.rank() - if other.rank() == 1 { 1 } else { 2 };
+            result = result.squeeze(axis)?;
+        }
+        Ok(result)
+    }
+
+    /// A linear layer: `x weight^T + bias`, with a weight of shape `[outputs, inputs]` and the bias
+    /// added while the product is still in registers.
+    ///
+    /// # Errors
+    /// If shapes, types or devices do not fit.
+    pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
+        let (lhs, rhs) = (*self.shape(), *weight.shape());
+        let ([.., inputs], [outputs, _]) = (self.dims(), weight.dims()) else {
+            return Err(CoreError::ShapeMismatch { op: "linear", lhs, rhs }.into());
+        };
+        let rows = if *inputs == 0 { 0 } else { self.elements() / inputs };
+        let mut dims = self.dims().to_vec();
+        if let Some(last) = dims.last_mut() {
+            *last = *outputs;
+        }
+        // Without inputs the rows cannot be counted by them.
+        let rows = if *inputs == 0 { dims[..dims.len() - 1].iter().product() } else { rows };
+        let x = self.reshape(&[rows, *inputs])?;
+        let turned = weight.array().permute(&[1, 0])?;
+        let product = MatMul {
+            epilogue: Epilogue { bias: bias.map(|_| Bias::PerColumn), ..Epilogue::default() },
+            ..MatMul::default()
+        };
+        let mut arrays = vec![x.array(), &turned];
+        arrays.extend(bias.map(Self::array));
+        let result = Self::new(product.apply(&arrays, self.dtype())?);
+        let inputs: Vec<&Self> = [Some(&x), Some(weight), bias].into_iter().flatten().collect();
+        let result = Self::record("linear", result, &inputs, |_| {
+            let (x, weight) = (x.save("linear"), weight.save("linear"));
+            move |gradient: &Self, needed: &[bool]| {
+                let of_x = || gradient.matmul(&weight.get()?);
+                let of_weight = || gradient.turned()?.matmul(&x.get()?);
+                let of_bias = || gradient.sum_axes(&[0], false);
+                let mut gradients =
+                    vec![needed[0].then(of_x).transpose()?, needed[1].then(of_weight).transpose()?];
+                if let Some(&needed) = needed.get(2) {
+                    gradients.push(needed.then(of_bias).transpose()?);
+                }
+                Ok(gradients)
+            }
+        });
+        result.reshape(&dims)
+    }
+
+    /// The last two axes in each other's place.
+    fn turned(&self) -> Result<Self> {
+        self.transpose(self.rank() - 2, self.rank() - 1)
+    }
+}
