@@ -207,34 +207,13 @@ impl Tensor {
     /// # Errors
     /// If there are none, or shapes, types or devices do not fit.
     pub fn concatenate(tensors: &[&Self], axis: usize) -> Result<Self> {
-        let op = "concatenate";
-        let Some(first) = tensors.first() else {
-            let what = "there is nothing to concatenate; give at least one tensor".to_owned();
-            return Err(Error::InvalidParameter { op, what });
-        };
-        first.shape().axis_mask(op, &[axis])?;
-        let mut dims = first.dims().to_vec();
-        dims[axis] = 0;
-        let mut starts = Vec::new();
+        let arrays: Vec<&Array> = tensors.iter().map(|tensor| tensor.array()).collect();
+        let result = Self::new(copy::concatenate(&arrays, axis)?);
+        let mut starts = vec![0];
         for tensor in tensors {
-            let same = |i: usize| i == axis || tensor.dims()[i] == dims[i];
-            if tensor.rank() != dims.len() || !(0..dims.len()).all(same) {
-                let (lhs, rhs) = (*first.shape(), *tensor.shape());
-                return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
-            }
-            if tensor.dtype() != first.dtype() {
-                let (lhs, rhs) = (first.dtype(), tensor.dtype());
-                return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
-            }
-            starts.push(dims[axis]);
-            dims[axis] += tensor.dims()[axis];
+            starts.push(starts[starts.len() - 1] + tensor.dims()[axis]);
         }
-        starts.push(dims[axis]);
-        let result = Array::empty(first.device(), first.dtype(), Shape::new(&dims)?)?;
-        for (tensor, range) in tensors.iter().zip(starts.windows(2)) {
-            copy::into(tensor.array(), &result.slice(axis, range[0]..range[1], 1)?)?;
-        }
-        Ok(Self::record(op, Self::new(result), tensors, |_| {
+        Ok(Self::record("concatenate", result, tensors, |_| {
             move |gradient: &Self, needed: &[bool]| {
                 let part = |(range, &needed): (&[usize], &bool)| {
                     needed.then(|| gradient.narrow(axis, range[0]..range[1])).transpose()
