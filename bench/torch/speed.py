@@ -92,6 +92,15 @@ def cases(place, batch, small):
     yield "gelu", small, lambda: gelu(place, small)
 
 
+def moved(name, part, batch):
+    """Bytes that must be read and written at least, of what memory limits; nothing of the others."""
+    elements = {"softmax": 4096 * 1024, "layer_norm": 4096 * 768, "embedding": 8192 * 768, "gelu": 1 << 24}
+    arrays = {"forward": 2, "backward": 3}[part] if name in elements else 0
+    if (name, part) == ("embedding", "backward"):
+        return 4 * (batch * elements[name] + 50_000 * 768)
+    return 4 * batch * arrays * elements.get(name, 0)
+
+
 def ask(process, line):
     process.stdin.write(line + "\n")
     process.stdin.flush()
@@ -116,7 +125,12 @@ def main():
     command = [options.runner, options.device]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ratios = []
-    print(f"{'case':22s} {'Polaris ms':>11s} {'PyTorch ms':>11s} {'ratio':>6s}")
+    # What memory allows: a copy of Polaris' own, of the size of the GELU's arrays.
+    ask(process, f"case copy. {options.small}")
+    copies = [float(ask(process, "run 3")) / 3 for _ in range(7)]
+    copy_rate = 2 * 4 * (options.small << 24) / statistics.median(copies)
+    print(f"copy: {copy_rate / 1e9:.1f} GB/s")
+    print(f"{'case':22s} {'Polaris ms':>11s} {'PyTorch ms':>11s} {'ratio':>6s}  of copy bandwidth")
     for name, batch, make in cases(place, options.batch, options.small):
         if options.only and options.only not in name:
             continue
@@ -146,7 +160,9 @@ def main():
                     samples[which].append((time_ours, time_theirs)[which](counts[which]))
             ours, torchs = map(statistics.median, samples)
             ratios.append(torchs / ours)
-            print(f"{name + '.' + part:22s} {1e3 * ours:11.3f} {1e3 * torchs:11.3f} {torchs / ours:6.2f}", flush=True)
+            share = moved(name, part, batch) / ours / copy_rate
+            share = f"{share:8.2f}" if share else ""
+            print(f"{name + '.' + part:22s} {1e3 * ours:11.3f} {1e3 * torchs:11.3f} {torchs / ours:6.2f} {share}", flush=True)
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     print(f"geometric mean {mean:.2f}, lowest {min(ratios):.2f}")
 
