@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use polaris_core::{DType, Element, Error as CoreError, Layout, Shape};
-use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
+use polaris_runtime::{Buffer, DeviceRef};
 
 use crate::{Result, copy};
 
@@ -32,7 +32,7 @@ impl Array {
     /// # Errors
     /// If there is no room.
     pub fn empty(device: &DeviceRef, dtype: DType, shape: Shape) -> Result<Self> {
-        let buffer = device.allocate(dtype, shape.elements())?;
+        let buffer = Buffer::shaped(device, device.queue(), dtype, shape)?;
         Ok(Self { buffer, layout: Layout::contiguous(shape) })
     }
 
@@ -51,7 +51,9 @@ impl Array {
             let op = "from_slice";
             return Err(polaris_runtime::Error::LengthMismatch { op, expected, found }.into());
         }
-        Ok(Self { buffer: device.upload(values)?, layout: Layout::contiguous(shape) })
+        let array = Self::empty(device, T::DTYPE, shape)?;
+        array.buffer.write(values)?;
+        Ok(array)
     }
 
     /// The memory.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::DeviceId;
+use crate::memory::LiveBlocks;
 use crate::text::Bytes;
 
 /// The result of a fallible operation of this crate.
@@ -34,7 +35,8 @@ pub enum Error {
     /// Not enough memory within the budget or on the device.
     #[error(
         "{device} has no room for {}: {} are in use and {} are left; free buffers, raise \
-         --memory-limit or use another device", Bytes(*.asked), Bytes(*.used), Bytes(*.available)
+         --memory-limit or use another device{live}",
+        Bytes(*.asked), Bytes(*.used), Bytes(*.available)
     )]
     OutOfMemory {
         /// The device.
@@ -45,6 +47,8 @@ pub enum Error {
         used: u64,
         /// The bytes left under the budget.
         available: u64,
+        /// What is in use, largest first.
+        live: LiveBlocks,
     },
     /// One allocation larger than the driver allows.
     #[error(

@@ -26,7 +26,9 @@ mod text;
 
 pub use device::{Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKind, DeviceRef};
 pub use error::{Error, Result};
-pub use memory::{Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, MemoryUse};
+pub use memory::{
+    Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, Live, LiveBlocks, MemoryUse,
+};
 pub use queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions, Timestamps};
 pub use runtime::{MemoryLimit, Runtime, RuntimeOptions};
 pub use text::{Bytes, parse_bytes};

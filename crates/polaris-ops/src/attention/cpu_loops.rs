@@ -84,13 +84,13 @@ multiversion! {
             for row in scores.chunks_exact_mut(columns) {
                 let row = lanes_mut(row, column);
                 for i in 0..LANES {
-                    row[i] = (row[i] - shift[i]).exp();
+                    row[i] = (row[i] - shift[i]).exp_of_small::<VECTOR_BYTES>();
                     sums[i] = sums[i] + row[i];
                 }
             }
             let mut factors = [zero; LANES];
             for i in 0..LANES {
-                factors[i] = (before[i] - shift[i]).exp();
+                factors[i] = (before[i] - shift[i]).exp_of_small::<VECTOR_BYTES>();
                 changed |= factors[i] != C::of(1.0);
             }
             let totals = lanes_mut(&mut running.sums, column);
@@ -120,7 +120,7 @@ multiversion! {
             for (scores, slopes) in rows {
                 let (scores, slopes) = (lanes_mut(scores, column), lanes_mut(slopes, column));
                 for i in 0..LANES {
-                    scores[i] = (scores[i] - logarithms[i]).exp();
+                    scores[i] = (scores[i] - logarithms[i]).exp_of_small::<VECTOR_BYTES>();
                     slopes[i] = scores[i] * (slopes[i] - means[i]) * scale;
                 }
             }

@@ -36,11 +36,17 @@ pub trait Real:
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
     fn round_ties_even(self) -> Self;
+
+    /// `self * factor + added`, rounded once where processors with vectors of so many bytes do that.
+    fn multiply_add<const VECTOR_BYTES: usize>(self, factor: Self, added: Self) -> Self;
+
+    /// e^x of numbers up to 88, and of NaN, for half the work. Below e^-87 results are zero.
+    fn exp_of_small<const VECTOR_BYTES: usize>(self) -> Self;
 }
 
 macro_rules! real {
     ($type:ident, exp: $exp:path, ln: $ln:path, tanh: $tanh:path, erf: $erf:path,
-     normal_cdf: $normal_cdf:path, gelu_slope: $gelu_slope:path) => {
+     normal_cdf: $normal_cdf:path, gelu_slope: $gelu_slope:path, exp_of_small: |$x:ident| $exp_of_small:expr) => {
         impl Real for $type {
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -63,6 +69,22 @@ macro_rules! real {
             real!($type, round_ties_even -> Self, $type::round_ties_even);
 
             #[inline(always)]
+            fn multiply_add<const VECTOR_BYTES: usize>(self, factor: Self, added: Self) -> Self {
+                // Where fusing is no instruction, it is a slow call.
+                if VECTOR_BYTES >= 32 || cfg!(target_arch = "aarch64") {
+                    self.mul_add(factor, added)
+                } else {
+                    self * factor + added
+                }
+            }
+
+            #[inline(always)]
+            fn exp_of_small<const VECTOR_BYTES: usize>(self) -> Self {
+                let $x = self;
+                $exp_of_small
+            }
+
+            #[inline(always)]
             fn powf(self, exponent: Self) -> Self {
                 $type::powf(self, exponent)
             }
@@ -76,9 +98,10 @@ macro_rules! real {
     };
 }
 
-real!(f32, exp: exp, ln: ln, tanh: tanh, erf: erf, normal_cdf: normal_cdf, gelu_slope: gelu_slope);
+real!(f32, exp: exp, ln: ln, tanh: tanh, erf: erf, normal_cdf: normal_cdf, gelu_slope: gelu_slope,
+      exp_of_small: |x| exp_of_small::<VECTOR_BYTES>(x));
 real!(f64, exp: f64::exp, ln: f64::ln, tanh: f64::tanh, erf: erf_f64, normal_cdf: normal_cdf_f64,
-      gelu_slope: gelu_slope_f64);
+      gelu_slope: gelu_slope_f64, exp_of_small: |x| x.exp());
 
 /// Horner's scheme, lowest coefficient first.
 #[inline(always)]
@@ -99,6 +122,10 @@ fn select(condition: bool, yes: f32, no: f32) -> f32 {
 /// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum.
 const ROUNDER: f32 = 12_582_912.0;
 
+/// e^r with |r| <= ln(2)/2.
+const EXP: [f32; 7] =
+    [1.0, 1.0, 0.499_999_92, 0.166_664_2, 4.166_822_6e-2, 8.374_824e-3, 1.383_682_7e-3];
+
 /// e^x = 2^n * e^r with |r| <= ln(2)/2.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
@@ -108,15 +135,27 @@ fn exp(x: f32) -> f32 {
     let n = shifted - ROUNDER;
     // ln(2) in two parts: n times the first is exact.
     let r = (limited - n * 0.693_359_4) - n * -2.121_944_4e-4;
-    let p = polynomial(
-        r,
-        [1.0, 1.0, 0.499_999_92, 0.166_664_2, 4.166_822_6e-2, 8.374_824e-3, 1.383_682_7e-3],
-    );
+    let p = polynomial(r, EXP);
     // 2^n in two factors, since n may be beyond what one exponent holds (denormals, overflow).
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
     let half = n >> 1;
     let power = |e: i32| f32::from_bits((e.wrapping_add(127) as u32) << 23);
     p * power(half) * power(n.wrapping_sub(half))
+}
+
+/// As `exp`, where 2^n has an exponent of its own. A NaN stays one, since it is multiplied by.
+#[inline(always)]
+fn exp_of_small<const VECTOR_BYTES: usize>(x: f32) -> f32 {
+    let shifted = x.multiply_add::<VECTOR_BYTES>(std::f32::consts::LOG2_E, ROUNDER);
+    let n = shifted - ROUNDER;
+    let r = n.multiply_add::<VECTOR_BYTES>(-0.693_359_4, x);
+    let r = n.multiply_add::<VECTOR_BYTES>(2.121_944_4e-4, r);
+    let mut p = EXP[EXP.len() - 1];
+    for &coefficient in EXP.iter().rev().skip(1) {
+        p = p.multiply_add::<VECTOR_BYTES>(r, coefficient);
+    }
+    let power = shifted.to_bits().wrapping_sub(ROUNDER.to_bits()).wrapping_add(127) << 23;
+    select(x < -87.0, 0.0, p * f32::from_bits(power))
 }
 
 /// ln(x) = e * ln(2) + ln(m) with m in [sqrt(1/2), sqrt(2)).

@@ -33,10 +33,31 @@ impl Kernel {
     }
 }
 
+/// The functions of the program.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    Lanes,
+    Sorted,
+    Runs,
+}
+
+impl Entry {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lanes => "scatter_lanes",
+            Self::Sorted => "scatter_sorted",
+            Self::Runs => "scatter_runs",
+        }
+    }
+}
+
 /// From so many lanes on they keep a GPU busy, and nothing has to be sorted.
 const MANY_LANES: usize = 16 * 1024;
 /// So few positions are taken in order sooner than they are sorted.
 const FEW_POSITIONS: usize = 64;
+
+/// Positions of a group that takes runs of equal keys.
+const BLOCK: usize = 32;
 
 const PARTS: &[&str] = &[ELEMENT, include_str!("scatter.cl")];
 
@@ -50,11 +71,10 @@ struct Config {
 }
 
 impl Config {
-    fn key(&self, kernel: Kernel) -> u64 {
+    fn key(&self, entry: Entry) -> u64 {
         let types = dtype_code(self.source) << 8 | dtype_code(self.output);
-        let flags = [self.adds, self.wide, kernel == Kernel::Sorted];
-        let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
-        (types << 8 | flags) << 16 | self.work_group as u64
+        let flags = u64::from(self.adds) << 1 | u64::from(self.wide);
+        (types << 8 | flags << 2 | entry as u64) << 16 | self.work_group as u64
     }
 
     fn source(&self) -> ProgramSource {
@@ -70,7 +90,8 @@ impl Config {
             .code("C", compute)
             .number("ADD", self.adds)
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
-            .number("WORK_GROUP", self.work_group as i64);
+            .number("WORK_GROUP", self.work_group as i64)
+            .number("BLOCK", BLOCK as i64);
         let rule = if self.adds { "add" } else { "assign" };
         let wide = if self.wide { "_wide" } else { "" };
         let name = format!("scatter.cl {rule}_{source}_to_{output}{wide}");
@@ -190,8 +211,14 @@ fn launch(
         Kernel::Sorted => [lanes.length, 1],
         Kernel::Lanes => [1, lanes.count()],
     };
-    let entry = if positions.is_some() { "scatter_sorted" } else { "scatter_lanes" };
-    let built = device.kernel(("scatter", config.key(kernel)), entry, || config.source())?;
+    // Neighbouring items should read neighbouring elements: of a lane, or of neighbouring lanes.
+    let (_, [_, stride]) = lanes.starts.inner();
+    let entry = match kernel {
+        Kernel::Lanes => Entry::Lanes,
+        Kernel::Sorted if stride == 1 => Entry::Runs,
+        Kernel::Sorted => Entry::Sorted,
+    };
+    let built = device.kernel(("scatter", config.key(entry)), entry.name(), || config.source())?;
     let mut launch = device
         .launch(&built)
         .value(lanes.count() as u64)
@@ -206,12 +233,18 @@ fn launch(
     for array in [output, &source, &keys] {
         launch = pass_array(launch, array);
     }
-    let mut items = lanes.count();
-    if let Some(positions) = positions {
-        let (_, [_, stride]) = lanes.starts.inner();
-        launch = pass_array(launch, &positions).value(u32::from(stride == 1));
-        items *= lanes.length;
+    if let Some(positions) = &positions {
+        launch = pass_array(launch, positions);
     }
+    let items = match entry {
+        Entry::Runs => {
+            let lane_groups = lanes.count().div_ceil(config.work_group);
+            launch = launch.value(lane_groups as u32);
+            lane_groups * config.work_group * lanes.length.div_ceil(BLOCK)
+        }
+        Entry::Sorted => lanes.count() * lanes.length,
+        Entry::Lanes => lanes.count(),
+    };
     Ok(launch.run(&[items], &[config.work_group])?)
 }
 

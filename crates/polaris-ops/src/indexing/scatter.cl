@@ -4,8 +4,10 @@
 // `lane * key_lane + position * key_step`.
 //
 // Layouts: `scatter_lanes` gives each lane a work-item, which takes its positions in order.
-// `scatter_sorted` gives each position of each lane an item; keys are sorted, and the first (or, where
-// elements are written, the last) of several equal ones does the work of all.
+// For the others keys are sorted. `scatter_sorted` gives each position of each lane an item, and the first
+// (or, where elements are written, the last) of several equal keys does the work of all; neighbouring
+// items take neighbouring positions. In `scatter_runs` they take neighbouring lanes, and a group the runs
+// of equal keys that begin in its block of positions: no item is there in vain.
 //
 // Parameters:
 //   SOURCE         element type of the source
@@ -14,9 +16,9 @@
 //   ADD            1 if elements are added to what is there, 0 if the last one is written
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group
+//   BLOCK          positions of a group of scatter_runs
 //
-// `lane_first` says that neighbouring items take neighbouring lanes, and not positions. It and the
-// rank are arguments and not parameters: branches on them cost next to nothing, while each program
+// The rank is an argument and not a parameter: branches on it cost next to nothing, while each program
 // costs a build.
 #ifndef SOURCE
 #define SOURCE f32
@@ -27,6 +29,9 @@
 #endif
 #ifndef WORK_GROUP
 #define WORK_GROUP 256
+#endif
+#ifndef BLOCK
+#define BLOCK 32
 #endif
 
 // Elements that are added up before they are added to the sum: of many numbers added one by one, the
@@ -77,20 +82,22 @@ void scatter_lanes(OPERANDS)
     }
 }
 
+#define POSITION(place) ((ulong)positions[first_position + (place) * key_step])
+#define SORTED(place) ELEMENT_AT(POSITION(place))
+
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void scatter_sorted(OPERANDS, __global const uint *positions, ulong positions_at, uint lane_first)
+void scatter_sorted(OPERANDS, __global const uint *positions, ulong positions_at)
 {
     const ulong item = get_global_id(0);
     if (item >= lanes * length) {
         return;
     }
-    const ulong lane = lane_first ? item % lanes : item / length;
-    const uint place = (uint)(lane_first ? item / lanes : item % length);
+    const ulong lane = item / length;
+    const uint place = (uint)(item % length);
     FIND_LANE(lane)
     const uint key = KEY(place);
     const ulong first_position = positions_at + lane * key_lane;
     const ulong to = out_lane + key * out_step;
-#define POSITION(place) ((ulong)positions[first_position + (place) * key_step])
 #if ADD
     if (place > 0 && KEY(place - 1) == key) {
         return;
@@ -102,7 +109,7 @@ void scatter_sorted(OPERANDS, __global const uint *positions, ulong positions_at
         const uint end = min(length - next, (uint)STRETCH) + next;
         C part = 0;
         while (same && next < end) {
-            part += ELEMENT_AT(POSITION(next));
+            part += SORTED(next);
             ++next;
             same = next < length && KEY(next) == key;
         }
@@ -113,6 +120,54 @@ void scatter_sorted(OPERANDS, __global const uint *positions, ulong positions_at
     if (place + 1 < length && KEY(place + 1) == key) {
         return;
     }
-    STORE(OUT)(out, to, ELEMENT_AT(POSITION(place)));
+    STORE(OUT)(out, to, SORTED(place));
 #endif
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void scatter_runs(OPERANDS, __global const uint *positions, ulong positions_at, uint lane_groups)
+{
+    const uint group = (uint)get_group_id(0);
+    const ulong lane = (ulong)(group % lane_groups) * WORK_GROUP + get_local_id(0);
+    if (lane >= lanes) {
+        return;
+    }
+    FIND_LANE(lane)
+    const ulong first_position = positions_at + lane * key_lane;
+    uint next = group / lane_groups * BLOCK;
+    const uint end = min(length - next, (uint)BLOCK) + next;
+    while (next < end) {
+        const uint key = KEY(next);
+        if (next > 0 && KEY(next - 1) == key) {
+            ++next;
+            continue;
+        }
+        uint after = next + 1;
+        while (after < length && KEY(after) == key) {
+            ++after;
+        }
+        const ulong to = out_lane + key * out_step;
+#if ADD
+        C sum = LOAD(OUT)(out, to);
+        while (next < after) {
+            const uint stretch = min(after - next, (uint)STRETCH) + next;
+            // Four sums, so that as many elements are on their way at a time.
+            C a = 0, b = 0, c = 0, d = 0;
+            for (; stretch - next >= 4; next += 4) {
+                a += SORTED(next);
+                b += SORTED(next + 1);
+                c += SORTED(next + 2);
+                d += SORTED(next + 3);
+            }
+            for (; next < stretch; ++next) {
+                a += SORTED(next);
+            }
+            sum += (a + b) + (c + d);
+        }
+        STORE(OUT)(out, to, sum);
+#else
+        STORE(OUT)(out, to, SORTED(after - 1));
+        next = after;
+#endif
+    }
 }

@@ -42,11 +42,11 @@ impl Spares {
                 queue.wait_for(&used)?;
                 buffer
             }
-            None => match Buffer::allocate(device, queue, dtype, shape.elements()) {
+            None => match Buffer::shaped(device, queue, dtype, shape) {
                 // What lies here free is of other sizes.
                 Err(Error::OutOfMemory { .. }) if !self.free.is_empty() => {
                     self.free.clear();
-                    Buffer::allocate(device, queue, dtype, shape.elements())?
+                    Buffer::shaped(device, queue, dtype, shape)?
                 }
                 other => other?,
             },

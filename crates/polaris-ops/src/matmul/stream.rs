@@ -117,6 +117,7 @@ impl Blocks {
             asked: needed,
             used: memory.used,
             available: free as u64,
+            live: device.allocator().live(),
         }
         .into())
     }

@@ -108,7 +108,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes one row; the inputs of the next one are fetched meanwhile.
+    /// Computes one row; a single input of the next one is fetched meanwhile, while there are
+    /// exponentials to compute. What has two inputs waits for memory anyway.
     fn row<C: Number, F: Rule<C>>(
         &self,
         at: [usize; 3],
@@ -121,7 +122,7 @@ impl Job<'_> {
         let a = self.load(1, at, whole.clone(), s0);
         let b = if F::INPUTS == 2 { self.load(2, at, whole, s1) } else { a };
         let largest = if F::SHIFTS { loops::largest::<C>(level, a) } else { C::default() };
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|_| F::INPUTS == 1) {
             for (operand, at) in next.into_iter().enumerate().skip(1).take(F::INPUTS) {
                 let start = self.stretch(operand, at, 1).start;
                 fetch_ahead(start, self.rows.length * self.dtype.size());

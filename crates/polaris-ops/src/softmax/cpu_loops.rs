@@ -40,10 +40,10 @@ pub trait Rule<C>: Sync {
     /// Whether results are made of the addends by [`Scale`], so that it pays to keep them.
     const KEEPS: bool;
 
-    fn addend(a: C, b: C, largest: C) -> C;
+    fn addend<const VECTOR_BYTES: usize>(a: C, b: C, largest: C) -> C;
     /// What results need of the row's sum.
     fn total(sum: f64) -> f64;
-    fn result(a: C, b: C, largest: C, total: C) -> C;
+    fn result<const VECTOR_BYTES: usize>(a: C, b: C, largest: C, total: C) -> C;
 }
 
 macro_rules! rule {
@@ -58,7 +58,7 @@ macro_rules! rule {
             const KEEPS: bool = $keeps;
 
             #[inline(always)]
-            fn addend($a: C, $b: C, $largest: C) -> C {
+            fn addend<const VECTOR_BYTES: usize>($a: C, $b: C, $largest: C) -> C {
                 $addend
             }
 
@@ -68,7 +68,7 @@ macro_rules! rule {
             }
 
             #[inline(always)]
-            fn result($x: C, $y: C, $l: C, $t: C) -> C {
+            fn result<const VECTOR_BYTES: usize>($x: C, $y: C, $l: C, $t: C) -> C {
                 $result
             }
         }
@@ -76,11 +76,11 @@ macro_rules! rule {
 }
 
 rule!(Softmax, inputs: 1, shifts: true, keeps: true,
-    addend: |a, _b, largest| (a - largest).exp(),
+    addend: |a, _b, largest| (a - largest).exp_of_small::<VECTOR_BYTES>(),
     total: |sum| 1.0 / sum,
-    result: |a, _b, largest, total| (a - largest).exp() * total);
+    result: |a, _b, largest, total| (a - largest).exp_of_small::<VECTOR_BYTES>() * total);
 rule!(LogSoftmax, inputs: 1, shifts: true, keeps: false,
-    addend: |a, _b, largest| (a - largest).exp(),
+    addend: |a, _b, largest| (a - largest).exp_of_small::<VECTOR_BYTES>(),
     total: |sum| sum.ln(),
     result: |a, _b, largest, total| a - largest - total);
 rule!(SoftmaxGradient, inputs: 2, shifts: false, keeps: false,
@@ -90,7 +90,7 @@ rule!(SoftmaxGradient, inputs: 2, shifts: false, keeps: false,
 rule!(LogSoftmaxGradient, inputs: 2, shifts: false, keeps: false,
     addend: |_a, b, _largest| b,
     total: |sum| sum,
-    result: |a, b, _largest, total| b - a.exp() * total);
+    result: |a, b, _largest, total| b - a.exp_of_small::<VECTOR_BYTES>() * total);
 // What is left to do with kept addends.
 rule!(Scale, inputs: 1, shifts: false, keeps: false,
     addend: |a, _b, _largest| a,
@@ -140,7 +140,7 @@ multiversion! {
 
 /// Adds one stretch of at most `SUMMED` elements to the lanes.
 #[inline(always)]
-fn add<C: Number, F: Rule<C>>(
+fn add<C: Number, F: Rule<C>, const VECTOR_BYTES: usize>(
     lanes: &mut [C; SUMMED],
     a: &[C],
     b: &[C],
@@ -149,7 +149,7 @@ fn add<C: Number, F: Rule<C>>(
 ) {
     let b = &b[..a.len()];
     for i in 0..a.len().min(SUMMED) {
-        let addend = F::addend(a[i], b[i], largest);
+        let addend = F::addend::<VECTOR_BYTES>(a[i], b[i], largest);
         lanes[i] = lanes[i] + addend;
         if F::KEEPS {
             kept[i] = addend;
@@ -167,10 +167,10 @@ multiversion! {
             let mut lanes = [C::default(); SUMMED];
             for at in (start..whole).step_by(SUMMED) {
                 let kept: &mut [C] = if F::KEEPS { &mut kept[at..][..SUMMED] } else { &mut [] };
-                add::<C, F>(&mut lanes, &a[at..][..SUMMED], &b[at..][..SUMMED], largest, kept);
+                add::<C, F, VECTOR_BYTES>(&mut lanes, &a[at..][..SUMMED], &b[at..][..SUMMED], largest, kept);
             }
             let kept: &mut [C] = if F::KEEPS { &mut kept[whole..end] } else { &mut [] };
-            add::<C, F>(&mut lanes, &a[whole..end], &b[whole..end], largest, kept);
+            add::<C, F, VECTOR_BYTES>(&mut lanes, &a[whole..end], &b[whole..end], largest, kept);
             total += halved(lanes.map(C::wide), |a, b| a + b);
         }
         total
@@ -187,7 +187,7 @@ multiversion! {
         results: &mut [C],
     ) {
         for ((result, &a), &b) in results.iter_mut().zip(a).zip(b) {
-            *result = F::result(a, b, largest, total);
+            *result = F::result::<VECTOR_BYTES>(a, b, largest, total);
         }
     }
 }
@@ -207,14 +207,14 @@ multiversion! {
             let (a, b) = (&a[at..][..STREAMED], &b[at..][..STREAMED]);
             let mut values = [C::default(); STREAMED];
             for (i, value) in values.iter_mut().enumerate() {
-                *value = F::result(a[i], b[i], largest, total);
+                *value = F::result::<VECTOR_BYTES>(a[i], b[i], largest, total);
             }
             // SAFETY: the caller gives aligned memory for as many results as there are elements.
             unsafe { stream::<C, VECTOR_BYTES>(&values, target.add(at)) };
         }
         for at in whole..a.len() {
             // SAFETY: as above.
-            unsafe { *target.add(at) = F::result(a[at], b[at], largest, total) };
+            unsafe { *target.add(at) = F::result::<VECTOR_BYTES>(a[at], b[at], largest, total) };
         }
     }
 }
@@ -245,7 +245,7 @@ multiversion! {
             let b: &[C] = if F::INPUTS == 2 { &b[index * width..][..width] } else { &[] };
             for i in 0..width {
                 let other = if F::INPUTS == 2 { b[i] } else { a[i] };
-                let addend = F::addend(a[i], other, largest[i]);
+                let addend = F::addend::<VECTOR_BYTES>(a[i], other, largest[i]);
                 sums[i] += addend.wide();
                 if F::KEEPS {
                     a[i] = addend;
@@ -270,7 +270,7 @@ multiversion! {
             let b: &[C] = if F::INPUTS == 2 { &b[index * width..][..width] } else { &[] };
             for i in 0..width {
                 let other = if F::INPUTS == 2 { b[i] } else { a[i] };
-                a[i] = F::result(a[i], other, largest[i], totals[i]);
+                a[i] = F::result::<VECTOR_BYTES>(a[i], other, largest[i], totals[i]);
             }
         }
     }

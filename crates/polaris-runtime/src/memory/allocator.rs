@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use polaris_core::{DType, Shape};
 use serde::Serialize;
 
+use super::live::{Live, LiveBlocks, Register};
 use crate::memory::DeviceMemory;
 use crate::queue::QueueId;
 use crate::{DeviceId, Error, Result};
@@ -23,6 +25,15 @@ pub struct MemoryUse {
     pub limit: u64,
 }
 
+/// A block that was handed out.
+pub(crate) struct Allocation {
+    pub memory: Box<dyn DeviceMemory>,
+    /// How large it really is.
+    pub size: usize,
+    /// Its place among what is live.
+    ticket: usize,
+}
+
 type Source = Box<dyn Fn(usize) -> Result<Box<dyn DeviceMemory>> + Send + Sync>;
 
 /// Hands out blocks of a device's memory within a budget, and keeps freed ones for reuse:
@@ -37,6 +48,7 @@ pub struct Allocator {
 #[derive(Default)]
 struct State {
     memory: MemoryUse,
+    live: Register,
     /// Free blocks by home queue and size. A block only ever goes back to the queue it was used
     /// on: there, in-order execution guarantees that its last reader is done before the next
     /// writer begins.
@@ -59,6 +71,11 @@ impl Allocator {
         self.lock().memory
     }
 
+    /// What is live now, largest first.
+    pub fn live(&self) -> LiveBlocks {
+        self.lock().live.list()
+    }
+
     /// Changes the budget. Live buffers stay; the next allocation sees it.
     pub fn set_limit(&self, bytes: u64) {
         let mut state = self.lock();
@@ -76,12 +93,14 @@ impl Allocator {
         drop(freed);
     }
 
-    /// A block of at least `bytes`, and how large it really is.
+    /// A block for an array.
     pub(crate) fn allocate(
         &self,
         queue: QueueId,
-        bytes: usize,
-    ) -> Result<(Box<dyn DeviceMemory>, usize)> {
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Allocation> {
+        let bytes = shape.elements() * dtype.size();
         let size = rounded(bytes).min(self.max_allocation.max(bytes as u64) as usize);
         if bytes as u64 > self.max_allocation {
             return Err(Error::AllocationTooLarge {
@@ -92,18 +111,15 @@ impl Allocator {
         }
         let mut state = self.lock();
         if let Some((memory, size)) = state.reuse(queue, size) {
-            return Ok((memory, size));
+            let ticket = state.live.add(Live { bytes: size as u64, dtype, shape });
+            return Ok(Allocation { memory, size, ticket });
         }
         // Rounding up must not refuse what would fit exactly.
         let fits = |size: usize, memory: &MemoryUse| memory.used + size as u64 <= memory.limit;
-        let size = [size, bytes.max(1)].into_iter().find(|&s| fits(s, &state.memory)).ok_or_else(
-            || Error::OutOfMemory {
-                device: self.device,
-                asked: bytes as u64,
-                used: state.memory.used,
-                available: state.memory.limit.saturating_sub(state.memory.used),
-            },
-        )?;
+        let size = [size, bytes.max(1)]
+            .into_iter()
+            .find(|&size| fits(size, &state.memory))
+            .ok_or_else(|| self.no_room(bytes, &state))?;
         let mut freed = Vec::new();
         if state.memory.used + state.memory.cached + size as u64 > state.memory.limit {
             freed = state.take_cache();
@@ -121,31 +137,39 @@ impl Allocator {
             self.trim();
             (self.source)(size)
         });
-        memory.map(|memory| (memory, size)).map_err(|error| {
-            let mut state = self.lock();
-            state.memory.used -= size as u64;
-            state.memory.peak = peak_before;
-            match error {
-                // The driver's own code for "no room" tells nothing about how much there is.
-                Error::OutOfMemory { .. } => Error::OutOfMemory {
-                    device: self.device,
-                    asked: bytes as u64,
-                    used: state.memory.used,
-                    available: state.memory.limit.saturating_sub(state.memory.used),
-                },
-                other => other,
+        let mut state = self.lock();
+        match memory {
+            Ok(memory) => {
+                let ticket = state.live.add(Live { bytes: size as u64, dtype, shape });
+                Ok(Allocation { memory, size, ticket })
             }
-        })
+            Err(error) => {
+                state.memory.used -= size as u64;
+                state.memory.peak = peak_before;
+                Err(match error {
+                    // The driver's own code for "no room" tells nothing about how much there is.
+                    Error::OutOfMemory { .. } => self.no_room(bytes, &state),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    fn no_room(&self, bytes: usize, state: &State) -> Error {
+        Error::OutOfMemory {
+            device: self.device,
+            asked: bytes as u64,
+            used: state.memory.used,
+            available: state.memory.limit.saturating_sub(state.memory.used),
+            live: state.live.list(),
+        }
     }
 
     /// Takes a block back; `reusable` is the queue it may serve again.
-    pub(crate) fn release(
-        &self,
-        memory: Box<dyn DeviceMemory>,
-        size: usize,
-        reusable: Option<QueueId>,
-    ) {
+    pub(crate) fn release(&self, allocation: Allocation, reusable: Option<QueueId>) {
+        let Allocation { memory, size, ticket } = allocation;
         let mut state = self.lock();
+        state.live.remove(ticket);
         state.memory.used -= size as u64;
         let MemoryUse { used, cached, limit, .. } = state.memory;
         // What is cached is missing elsewhere, above all on the CPU.
@@ -222,21 +246,29 @@ mod tests {
         )
     }
 
+    fn bytes(count: usize) -> Shape {
+        Shape::new(&[count]).unwrap()
+    }
+
     #[test]
     fn accounts_and_reuses() {
         let a = allocator(1 << 20);
         let queue = QueueId::next();
-        let (memory, size) = a.allocate(queue, 1000).unwrap();
-        assert_eq!((size, a.memory_use().used), (1024, 1024));
-        a.release(memory, size, Some(queue));
+        let allocate = |queue, count| a.allocate(queue, DType::U8, bytes(count));
+        let block = allocate(queue, 1000).unwrap();
+        assert_eq!((block.size, a.memory_use().used), (1024, 1024));
+        let live = Live { bytes: 1024, dtype: DType::U8, shape: bytes(1000) };
+        assert_eq!(a.live(), LiveBlocks(vec![live]));
+        a.release(block, Some(queue));
         assert_eq!((a.memory_use().used, a.memory_use().cached), (0, 1024));
-        let (memory, size) = a.allocate(queue, 990).unwrap();
-        assert_eq!((size, a.memory_use().cached), (1024, 0));
+        assert_eq!(a.live(), LiveBlocks::default());
+        let block = allocate(queue, 990).unwrap();
+        assert_eq!((block.size, a.memory_use().cached), (1024, 0));
         // Another queue must not get it, nor must a block of unknown use be kept.
-        a.release(memory, size, Some(queue));
-        let (memory, size) = a.allocate(QueueId::next(), 1000).unwrap();
+        a.release(block, Some(queue));
+        let block = allocate(QueueId::next(), 1000).unwrap();
         assert_eq!(a.memory_use().cached, 1024);
-        a.release(memory, size, None);
+        a.release(block, None);
         assert_eq!(a.memory_use().cached, 1024);
         a.trim();
         assert_eq!(a.memory_use(), MemoryUse { used: 0, cached: 0, peak: 1024, limit: 1 << 20 });
@@ -246,17 +278,21 @@ mod tests {
     fn the_budget_is_kept_and_the_cache_gives_way() {
         let a = allocator(10_000);
         let queue = QueueId::next();
-        let (memory, size) = a.allocate(queue, 6000).unwrap();
-        a.release(memory, size, Some(queue));
+        let allocate = |count| a.allocate(queue, DType::U8, bytes(count));
+        let block = allocate(6000).unwrap();
+        a.release(block, Some(queue));
         // 10,000 bytes fit only without the cached 8 KiB, and only unrounded.
-        let (memory, size) = a.allocate(queue, 10_000).unwrap();
-        assert_eq!((size, a.memory_use().cached), (10_000, 0));
-        match a.allocate(queue, 1).err() {
-            Some(Error::OutOfMemory { asked: 1, used: 10_000, available: 0, .. }) => {}
+        let block = allocate(10_000).unwrap();
+        assert_eq!((block.size, a.memory_use().cached), (10_000, 0));
+        match allocate(1).err() {
+            Some(Error::OutOfMemory { asked: 1, used: 10_000, available: 0, live, .. }) => {
+                assert_eq!(live, a.live());
+                assert_eq!(live.0[0].shape, bytes(10_000));
+            }
             other => panic!("{other:?}"),
         }
-        a.release(memory, size, None);
-        match a.allocate(queue, 2 << 20).err() {
+        a.release(block, None);
+        match allocate(2 << 20).err() {
             Some(Error::AllocationTooLarge { max, .. }) => assert_eq!(max, 1 << 20),
             other => panic!("{other:?}"),
         }

@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
+use polaris_core::{DType, Shape};
+
+use super::allocator::Allocation;
 use crate::memory::DeviceMemory;
 use crate::queue::{Queue, QueueId};
 use crate::{DeviceRef, Error, Result};
 
 /// Memory that several buffers may share. Goes back to the allocator when the last one is gone.
 pub(crate) struct Block {
-    memory: Option<Box<dyn DeviceMemory>>,
-    size: usize,
+    /// None only while it is dropped.
+    memory: Option<Memory>,
     device: DeviceRef,
     queue: Arc<dyn Queue>,
     /// Used on a queue other than its own: the allocator may then not reuse it, since nothing
@@ -19,41 +22,47 @@ pub(crate) struct Block {
     left_its_queue: AtomicBool,
     /// Host access: the number of readers, or -1 for one writer.
     host_access: AtomicIsize,
-    /// Memory that did not come from the allocator (a wrapped vector) does not go back to it.
-    accounted: bool,
+}
+
+/// Where the memory came from, and goes back to.
+enum Memory {
+    Allocated(Allocation),
+    /// A vector, which is not counted against the budget.
+    Wrapped(Box<dyn DeviceMemory>),
 }
 
 impl Block {
-    pub fn allocate(device: &DeviceRef, queue: &Arc<dyn Queue>, bytes: usize) -> Result<Self> {
-        let (memory, size) = device.allocator().allocate(queue.id(), bytes)?;
-        Ok(Self::new(device, queue, memory, size, true))
+    pub fn allocate(
+        device: &DeviceRef,
+        queue: &Arc<dyn Queue>,
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Self> {
+        let allocation = device.allocator().allocate(queue.id(), dtype, shape)?;
+        Ok(Self::new(device, queue, Memory::Allocated(allocation)))
     }
 
     /// Wraps memory that is not counted against the budget.
-    pub fn wrap(device: &DeviceRef, memory: Box<dyn DeviceMemory>, size: usize) -> Self {
-        Self::new(device, device.queue(), memory, size, false)
+    pub fn wrap(device: &DeviceRef, memory: Box<dyn DeviceMemory>) -> Self {
+        Self::new(device, device.queue(), Memory::Wrapped(memory))
     }
 
-    fn new(
-        device: &DeviceRef,
-        queue: &Arc<dyn Queue>,
-        memory: Box<dyn DeviceMemory>,
-        size: usize,
-        accounted: bool,
-    ) -> Self {
+    fn new(device: &DeviceRef, queue: &Arc<dyn Queue>, memory: Memory) -> Self {
         Self {
             memory: Some(memory),
-            size,
             device: Arc::clone(device),
             queue: Arc::clone(queue),
             left_its_queue: AtomicBool::new(false),
             host_access: AtomicIsize::new(0),
-            accounted,
         }
     }
 
     pub fn memory(&self) -> &dyn DeviceMemory {
-        self.memory.as_deref().expect("a block should keep its memory until it is dropped")
+        match &self.memory {
+            Some(Memory::Allocated(allocation)) => &*allocation.memory,
+            Some(Memory::Wrapped(memory)) => &**memory,
+            None => unreachable!("a block should keep its memory until it is dropped"),
+        }
     }
 
     pub fn device(&self) -> &DeviceRef {
@@ -96,18 +105,15 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let (Some(memory), true) = (self.memory.take(), self.accounted) {
+        if let Some(Memory::Allocated(allocation)) = self.memory.take() {
             let reusable = (!*self.left_its_queue.get_mut()).then(|| self.queue.id());
-            self.device.allocator().release(memory, self.size, reusable);
+            self.device.allocator().release(allocation, reusable);
         }
     }
 }
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block")
-            .field("device", &self.device.id())
-            .field("size", &self.size)
-            .finish()
+        f.debug_struct("Block").field("device", &self.device.id()).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use polaris_core::{DType, Element};
+use polaris_core::{DType, Element, Shape};
 
 use crate::memory::host::host_start;
 use crate::memory::{Block, HostMemory, HostMut, HostRef};
@@ -30,12 +30,27 @@ impl Buffer {
         dtype: DType,
         len: usize,
     ) -> Result<Self> {
-        let bytes = len.checked_mul(dtype.size()).filter(|&b| b <= isize::MAX as usize);
-        let bytes = bytes.ok_or_else(|| polaris_core::Error::TooLarge {
-            what: format!("a buffer of {len} elements of {dtype}"),
+        let shape = Shape::new(&[len]).map_err(|_| Error::AllocationTooLarge {
+            device: device.id(),
+            asked: (len as u64).saturating_mul(dtype.size() as u64),
+            max: device.capabilities().max_allocation_bytes,
         })?;
-        let block = Arc::new(Block::allocate(device, queue, bytes)?);
-        Ok(Self { block, dtype, byte_offset: 0, len })
+        Self::shaped(device, queue, dtype, shape)
+    }
+
+    /// A buffer for the elements of an array. The shape is only remembered: it is told when there is
+    /// no more memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `AllocationTooLarge`.
+    pub fn shaped(
+        device: &DeviceRef,
+        queue: &Arc<dyn Queue>,
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Self> {
+        let block = Arc::new(Block::allocate(device, queue, dtype, shape)?);
+        Ok(Self { block, dtype, byte_offset: 0, len: shape.elements() })
     }
 
     /// A buffer that holds these values: on the CPU without a copy, elsewhere by an upload.
@@ -48,7 +63,7 @@ impl Buffer {
             return crate::DeviceExt::upload(device, &values);
         }
         let memory = Box::new(HostMemory::from_vec(values));
-        let block = Arc::new(Block::wrap(device, memory, len * T::DTYPE.size()));
+        let block = Arc::new(Block::wrap(device, memory));
         Ok(Self { block, dtype: T::DTYPE, byte_offset: 0, len })
     }
 

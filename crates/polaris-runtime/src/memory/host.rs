@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use polaris_core::Element;
 
-use crate::memory::{Block, Buffer, DeviceMemory};
+use crate::memory::{Block, Buffer, DeviceMemory, LiveBlocks};
 use crate::{DeviceId, Error, Result};
 
 /// A cache line, and the widest vector register.
@@ -50,6 +50,7 @@ impl HostMemory {
             asked: bytes as u64,
             used: 0,
             available: 0,
+            live: LiveBlocks::default(),
         };
         #[cfg(target_os = "linux")]
         if bytes >= super::pages::WORTHWHILE {

@@ -23,6 +23,7 @@ pub use library::{IcdFinding, OpenClReport, UnusableDevice};
 pub use program::{Define, Defines, Program, ProgramCounts, ProgramSource};
 pub use queue::COUNTERS;
 
+use crate::memory::LiveBlocks;
 use crate::{DeviceId, Error};
 
 /// Turns OpenCL's error code into ours.
@@ -30,7 +31,13 @@ fn failed(device: DeviceId, call: &'static str) -> impl Fn(i32) -> Error {
     move |code| match code {
         // CL_MEM_OBJECT_ALLOCATION_FAILURE, and CL_OUT_OF_HOST_MEMORY, which some drivers use for
         // the device's memory too. The allocator fills in the figures.
-        -4 | -6 => Error::OutOfMemory { device, asked: 0, used: 0, available: 0 },
+        -4 | -6 => Error::OutOfMemory {
+            device,
+            asked: 0,
+            used: 0,
+            available: 0,
+            live: LiveBlocks::default(),
+        },
         _ => Error::OpenCl { device, call, name: cl3::error_codes::error_text(code), code },
     }
 }

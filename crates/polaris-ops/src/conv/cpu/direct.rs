@@ -5,6 +5,7 @@ use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 use super::super::geometry::{Form, Gather};
 use super::gather::store;
+use super::in_place;
 use super::pieces::{Blocks, Piece};
 use super::window::{CHUNK, Window};
 use super::{Image, Number, Operands};
@@ -58,6 +59,9 @@ pub fn run<C: Number>(
     }
     for work in &works {
         let gather = work.gather;
+        if in_place::run::<C>(gather, cpu, operands, &source, &result) {
+            continue;
+        }
         let blocks = Blocks::new(images, &gather.axes, POSITIONS, CHUNK);
         let products = gather.rows * gather.depth() * blocks.most_positions();
         let grain = (GRAIN / products.max(1)).max(1);
@@ -140,7 +144,7 @@ impl Work<'_> {
 ///
 /// # Safety
 /// The weight must be registered as read.
-unsafe fn load_weights<C: Number>(
+pub(super) unsafe fn load_weights<C: Number>(
     gather: &Gather,
     weight: &Image,
     [group, row, channel]: [usize; 3],

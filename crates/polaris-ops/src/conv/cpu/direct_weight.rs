@@ -1,11 +1,14 @@
 //! The gradient of the weight of groups with few channels of the output: for each tap, the products of
 //! rows of x with rows of the gradient, added up in lanes.
 
+use std::ops::Range;
+
 use polaris_runtime::cpu::CpuDevice;
 
 use super::super::axis::Axis;
 use super::super::geometry::Geometry;
 use super::direct::{GRAIN, POSITIONS};
+use super::in_place_weight;
 use super::pieces::{Blocks, Piece};
 use super::window::{CHUNK, Window};
 use super::{Number, Operands};
@@ -19,58 +22,99 @@ const TASKS: usize = 64;
 const HELD: usize = 8;
 
 pub fn run<C: Number>(geometry: &Geometry, cpu: &CpuDevice, operands: &Operands) -> Result<()> {
-    let Geometry { groups, inputs, outputs, .. } = *geometry;
+    if in_place_weight::run::<C>(geometry, cpu, operands) {
+        return Ok(());
+    }
+    let Geometry { inputs, outputs, .. } = *geometry;
     let axes = geometry.lengths.each_ref().map(Axis::forward);
     let taps = axes[0].taps * axes[1].taps;
     let blocks = Blocks::new(geometry.images, &axes, POSITIONS, CHUNK);
-    let parts = TASKS.div_ceil(groups).clamp(1, blocks.count().max(1));
-    // Taps of all channels that meet in a group.
-    let of_group = outputs * inputs * taps;
-    let mut partial = vec![C::default(); parts * groups * of_group];
-    let slots = SendPointer(partial.as_mut_ptr().cast());
-    let work = of_group * blocks.most_positions() * blocks.count().div_ceil(parts);
-    cpu.pool().for_chunks(parts * groups, (GRAIN / work.max(1)).max(1), |chunk| {
+    let totals = Totals::<C>::new(geometry, blocks.count(), blocks.most_positions());
+    totals.compute(cpu, operands, |group, part, totals| {
         let mut window = Window::new(axes, blocks.width);
         let mut memory = Memory::<C> {
             pieces: Vec::with_capacity(blocks.pieces),
             window: vec![C::default(); window.elements(blocks.pieces)],
             gradient: vec![C::default(); blocks.most_positions()],
         };
-        for task in chunk {
-            let (part, group) = (task / groups, task % groups);
-            // SAFETY: each task has its own stretch of `partial`, which outlives the call.
-            let totals = unsafe {
-                let start = slots.get().cast::<C>().add(task * of_group);
-                std::slice::from_raw_parts_mut(start, of_group)
-            };
-            for block in part * blocks.count() / parts..(part + 1) * blocks.count() / parts {
-                blocks.list(block, &mut memory.pieces);
-                window.place(&memory.pieces, &mut memory.window);
-                for input in 0..inputs {
-                    let channel = group * inputs + input;
-                    // SAFETY: the operands are registered by the caller; there is room for a block.
-                    unsafe { window.fill(&operands.x, channel, &mut memory.window) };
-                    for output in 0..outputs {
-                        // SAFETY: as above.
-                        unsafe { memory.load_gradient(operands, group * outputs + output) };
-                        let totals = &mut totals[(output * inputs + input) * taps..][..taps];
-                        add_products(cpu.simd(), &window, &memory, totals);
-                    }
+        for block in part {
+            blocks.list(block, &mut memory.pieces);
+            window.place(&memory.pieces, &mut memory.window);
+            for input in 0..inputs {
+                let channel = group * inputs + input;
+                // SAFETY: the operands are registered by the caller; there is room for a block.
+                unsafe { window.fill(&operands.x, channel, &mut memory.window) };
+                for output in 0..outputs {
+                    // SAFETY: as above.
+                    unsafe { memory.load_gradient(operands, group * outputs + output) };
+                    let totals = &mut totals[(output * inputs + input) * taps..][..taps];
+                    add_products(cpu.simd(), &window, &memory, totals);
                 }
             }
         }
     });
-    let weight = &operands.weight;
-    for index in 0..groups * of_group {
-        let parts = partial.iter().skip(index).step_by(groups * of_group);
-        let total = parts.fold(C::default(), |total, &part| total + part);
-        let (channel, tap) = (index / taps, index % taps);
-        let (output, input) = (channel / inputs, channel % inputs);
-        let at = weight.at([output, input, tap / axes[1].taps, tap % axes[1].taps]);
-        // SAFETY: the weight is registered as written, by this operation alone.
-        unsafe { total.store_one(at, weight.dtype) };
-    }
     Ok(())
+}
+
+/// A sum for each tap, made in parts that threads share, and put together in one order.
+pub(super) struct Totals<'a, C> {
+    geometry: &'a Geometry,
+    /// What all positions are cut into, and the parts of that.
+    pieces: usize,
+    parts: usize,
+    /// Multiplications of a part.
+    work: usize,
+    partial: Vec<C>,
+}
+
+impl<'a, C: Number> Totals<'a, C> {
+    /// For positions in so many pieces of so many.
+    pub fn new(geometry: &'a Geometry, pieces: usize, positions: usize) -> Self {
+        let parts = TASKS.div_ceil(geometry.groups).clamp(1, pieces.max(1));
+        let of_group = Self::of_group(geometry);
+        let work = of_group * positions * pieces.div_ceil(parts);
+        let partial = vec![C::default(); parts * geometry.groups * of_group];
+        Self { geometry, pieces, parts, work, partial }
+    }
+
+    /// Taps of all channels that meet in a group.
+    fn of_group(geometry: &Geometry) -> usize {
+        let [rows, columns] = &geometry.lengths;
+        geometry.outputs * geometry.inputs * rows.kernel * columns.kernel
+    }
+
+    /// Adds, for each group, some pieces to sums that begin as zeros, and writes the totals.
+    pub fn compute(
+        mut self,
+        cpu: &CpuDevice,
+        operands: &Operands,
+        add: impl Fn(usize, Range<usize>, &mut [C]) + Sync,
+    ) {
+        let Self { geometry, pieces, parts, work, .. } = self;
+        let (groups, of_group) = (geometry.groups, Self::of_group(geometry));
+        let slots = SendPointer(self.partial.as_mut_ptr().cast());
+        cpu.pool().for_chunks(parts * groups, (GRAIN / work.max(1)).max(1), |chunk| {
+            for task in chunk {
+                let (part, group) = (task / groups, task % groups);
+                // SAFETY: each task has its own stretch of `partial`, which outlives the call.
+                let totals = unsafe {
+                    let start = slots.get().cast::<C>().add(task * of_group);
+                    std::slice::from_raw_parts_mut(start, of_group)
+                };
+                add(group, part * pieces / parts..(part + 1) * pieces / parts, totals);
+            }
+        });
+        let (weight, inputs) = (&operands.weight, geometry.inputs);
+        let [rows, columns] = geometry.lengths.each_ref().map(|lengths| lengths.kernel);
+        for index in 0..groups * of_group {
+            let parts = self.partial.iter().skip(index).step_by(groups * of_group);
+            let total = parts.fold(C::default(), |total, &part| total + part);
+            let (channel, tap) = (index / (rows * columns), index % (rows * columns));
+            let at = weight.at([channel / inputs, channel % inputs, tap / columns, tap % columns]);
+            // SAFETY: the weight is registered as written, by this operation alone.
+            unsafe { total.store_one(at, weight.dtype) };
+        }
+    }
 }
 
 /// What a thread needs.

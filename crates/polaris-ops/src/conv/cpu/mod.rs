@@ -10,6 +10,8 @@ mod direct;
 mod direct_weight;
 mod gather;
 mod gather_plan;
+mod in_place;
+mod in_place_weight;
 mod pieces;
 mod runs;
 mod weight;
@@ -42,9 +44,6 @@ trait Number: Real {
 
     /// Packs elements of a type for the kernels.
     fn packer(dtype: DType) -> Packer<Self>;
-
-    /// `self * factor + added`, rounded once where the processor does that.
-    fn multiply_add<const VECTOR_BYTES: usize>(self, factor: Self, added: Self) -> Self;
 }
 
 macro_rules! number {
@@ -56,16 +55,6 @@ macro_rules! number {
 
             fn packer($dtype: DType) -> Packer<Self> {
                 $packer
-            }
-
-            #[inline(always)]
-            fn multiply_add<const VECTOR_BYTES: usize>(self, factor: Self, added: Self) -> Self {
-                // Where fusing is no instruction, it is a slow call.
-                if VECTOR_BYTES >= 32 || cfg!(target_arch = "aarch64") {
-                    self.mul_add(factor, added)
-                } else {
-                    self * factor + added
-                }
             }
         }
     };
