@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use polaris_core::DType;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
@@ -245,4 +246,12 @@ pub(crate) fn check_apart(op: &'static str, input: &Array, output: &Array) -> Re
         return Err(crate::Error::AliasedOutput { op });
     }
     Ok(())
+}
+
+/// The type in which elements of this type are added up: at least `f32`.
+pub(crate) const fn sum_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
 }

@@ -42,6 +42,7 @@ pub(crate) use opencl_program::shipped_programs;
 use polaris_core::{DType, Layout, Shape};
 
 use crate::operation::run;
+use crate::operation::sum_dtype;
 use crate::{Array, Result, copy};
 
 /// Attention, as plain data. As an operation its inputs are q, k, v and, if there is one, the mask.
@@ -106,7 +107,7 @@ pub fn attention(
 ) -> Result<Attended> {
     let inputs: Vec<&Array> = [q, k, v].into_iter().chain(mask).collect();
     let sizes = op.sizes(&inputs)?;
-    let flat = Array::empty(q.device(), accumulator(q.dtype()), sizes.forward_shape()?)?;
+    let flat = Array::empty(q.device(), sum_dtype(q.dtype()), sizes.forward_shape()?)?;
     run(op, &inputs, &flat)?;
     let output = part(&flat, &sizes.output_dims(), 0)?;
     let log_sum_exp = part(&flat, &sizes.row_dims(), sizes.rows() * sizes.values)?;
@@ -135,7 +136,7 @@ pub fn attention_gradient(
     let inputs: Vec<&Array> =
         [q, k, v, &attended.output, &attended.log_sum_exp, g].into_iter().chain(mask).collect();
     let sizes = gradient.sizes(&inputs)?;
-    let flat = Array::empty(q.device(), accumulator(q.dtype()), sizes.gradient_shape()?)?;
+    let flat = Array::empty(q.device(), sum_dtype(q.dtype()), sizes.gradient_shape()?)?;
     run(&gradient, &inputs, &flat)?;
     let [of_k, of_v] = sizes.gradient_starts();
     let own = |array: &Array, start: usize| cast(&part(&flat, array.shape(), start)?, q.dtype());
@@ -157,9 +158,4 @@ fn cast(array: &Array, dtype: DType) -> Result<Array> {
         return Ok(array.clone());
     }
     copy::cast(array, dtype)
-}
-
-/// The type in which elements of this type are computed.
-fn accumulator(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }

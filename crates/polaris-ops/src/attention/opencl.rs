@@ -4,12 +4,12 @@ use polaris_core::{DType, Layout};
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, Device, DeviceExt};
 
-use super::accumulator;
 use super::geometry::Sizes;
 use super::opencl_program::{Config, LOCAL_BYTES, MOST_WIDTH, TILE, TILED_GROUP, Task, Widths};
 use super::operations::Arrays;
 use crate::Result;
 use crate::opencl::{pass_array, pass_axes, work_group};
+use crate::operation::sum_dtype;
 
 /// The kernels of attention and its gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, sizes: &Sizes, arrays: &A
         .into_iter()
         .all(|size| size <= most);
     capabilities.supports(dtype)
-        && capabilities.supports(accumulator(dtype))
+        && capabilities.supports(sum_dtype(dtype))
         && fits
         && is_near(arrays)
         && match kernel {
@@ -141,7 +141,7 @@ impl Launcher<'_> {
         let built =
             device.kernel(("attention", config.key()), config.entry(), || config.source())?;
         let mut launch = device.launch(&built);
-        launch = match accumulator(q.dtype()) {
+        launch = match sum_dtype(q.dtype()) {
             DType::F64 => launch.value(sizes.scale),
             _ => launch.value(sizes.scale as f32),
         };

@@ -3,8 +3,8 @@
 use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 
-use super::accumulator;
 use crate::opencl::{ELEMENT, compute_type, dtype_code};
+use crate::operation::sum_dtype;
 
 const SERIAL_PARTS: &[&str] = &[ELEMENT, include_str!("attention.cl")];
 const TILED_PARTS: &[&str] = &[
@@ -88,7 +88,7 @@ impl Config {
         let mut defines = Defines::new()
             .code("T", self.dtype.name())
             .code("C", compute_type(self.dtype))
-            .code("OUT", accumulator(self.dtype).name())
+            .code("OUT", sum_dtype(self.dtype).name())
             .number("TASK", self.task as i64)
             .number("SERIAL", self.widths.is_none())
             .number("WORK_GROUP", self.work_group as i64);

@@ -6,7 +6,8 @@ use polaris_runtime::opencl::OpenClDevice;
 
 use super::geometry::Sizes;
 use super::opencl::{self, Kernel};
-use super::{Attention, AttentionGradient, accumulator, cpu, cpu_gradient, reference};
+use super::{Attention, AttentionGradient, cpu, cpu_gradient, reference};
+use crate::operation::sum_dtype;
 use crate::operation::{Operation, writes_each_element_once};
 use crate::{Array, Error, Result};
 
@@ -65,7 +66,7 @@ trait Form {
         if !dtype.is_float() {
             return Err(CoreError::UnsupportedDType { op, dtype, hint: "cast to f32 first" }.into());
         }
-        let wide = accumulator(dtype);
+        let wide = sum_dtype(dtype);
         has_type(op, arrays.k, dtype)?;
         has_type(op, arrays.v, dtype)?;
         has_type(op, output, wide)?;

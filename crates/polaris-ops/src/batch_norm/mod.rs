@@ -21,9 +21,10 @@ pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
 pub use operations::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
 
-use polaris_core::{Collapsed, DType, Layout, Shape};
+use polaris_core::{Collapsed, Layout, Shape};
 
 use crate::operation::run;
+use crate::operation::sum_dtype;
 use crate::{Array, Error, Result};
 
 /// The mean and the variance of each channel. Of no elements, both are NaN.
@@ -120,14 +121,6 @@ fn channel_axis(op: &'static str, shape: &Shape) -> Result<usize> {
         what: format!("an array of shape {shape} has no channels; it must be [N, C, ...]"),
     };
     shape.get(1).copied().ok_or_else(none)
-}
-
-/// The type in which elements of this type are summed.
-const fn sum_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    }
 }
 
 /// Arrays of one shape, channel by channel.

@@ -4,10 +4,11 @@ use polaris_core::{Collapsed, DType, Layout, MAX_RANK};
 use polaris_runtime::opencl::{Launch, OpenClDevice};
 use polaris_runtime::{Device, DeviceExt};
 
+use super::Channels;
 use super::opencl_program::{Config, Task};
 use super::operations::Arrays;
-use super::{Channels, sum_dtype};
 use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// The kernels of batch normalisation.

@@ -5,7 +5,8 @@ use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use super::opencl::Kernel;
-use super::{channel_axis, cpu, cpu_channels, opencl, reference, sum_dtype};
+use super::{channel_axis, cpu, cpu_channels, opencl, reference};
+use crate::operation::sum_dtype;
 use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 

@@ -27,9 +27,10 @@ pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use operations::{CrossEntropy, CrossEntropyGradient};
 
-use polaris_core::{DType, Shape};
+use polaris_core::Shape;
 
 use crate::operation::run;
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// What a loss is made of.
@@ -58,7 +59,7 @@ pub fn cross_entropy(
 ) -> Result<Array> {
     let op = CrossEntropy { options, has_weights: weights.is_some() };
     let rows = logits.shape().first().copied().unwrap_or(1);
-    let output = Array::empty(logits.device(), loss_dtype(logits.dtype()), Shape::new(&[rows])?)?;
+    let output = Array::empty(logits.device(), sum_dtype(logits.dtype()), Shape::new(&[rows])?)?;
     let inputs: Vec<&Array> =
         [Some(logits), Some(targets), weights].into_iter().flatten().collect();
     run(&op, &inputs, &output)?;
@@ -83,12 +84,4 @@ pub fn cross_entropy_gradient(
         [Some(logits), Some(targets), Some(g), weights].into_iter().flatten().collect();
     run(&op, &inputs, &output)?;
     Ok(output)
-}
-
-/// The type of the losses of logits of a type.
-const fn loss_dtype(logits: DType) -> DType {
-    match logits {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    }
 }

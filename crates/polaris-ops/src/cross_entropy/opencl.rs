@@ -4,9 +4,9 @@ use polaris_core::DType;
 use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
-use super::loss_dtype;
 use super::operations::Arrays;
 use crate::opencl::{ELEMENT, compute_type, dtype_code, pass_array, work_group};
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// The kernels of cross-entropy.
@@ -57,7 +57,7 @@ impl Config {
     }
 
     fn source(&self) -> ProgramSource {
-        let output = if self.gradient { self.dtype } else { loss_dtype(self.dtype) };
+        let output = if self.gradient { self.dtype } else { sum_dtype(self.dtype) };
         let defines = Defines::new()
             .code("T", self.dtype.name())
             .code("OUT", output.name())
@@ -85,7 +85,7 @@ fn group_size(device: &OpenClDevice, classes: usize) -> usize {
 
 pub fn supports(arrays: &Arrays<'_>, kernel: Kernel, device: &OpenClDevice) -> bool {
     let capabilities = device.capabilities();
-    let state = 4 * loss_dtype(arrays.logits.dtype()).size();
+    let state = 4 * sum_dtype(arrays.logits.dtype()).size();
     let local = (group_size(device, arrays.classes()) * state) as u64;
     capabilities.supports(arrays.logits.dtype())
         && (kernel == Kernel::Serial || local <= capabilities.local_memory_bytes)
@@ -117,7 +117,7 @@ pub fn run(arrays: &Arrays<'_>, device: &OpenClDevice, kernel: Kernel) -> Result
     let built =
         device.kernel(("cross_entropy", config.key()), "cross_entropy", || config.source())?;
     let mut launch = device.launch(&built).value(rows as u64).value(classes as u64);
-    launch = match loss_dtype(logits.dtype()) {
+    launch = match sum_dtype(logits.dtype()) {
         DType::F64 => launch.value(options.smoothing),
         _ => launch.value(options.smoothing as f32),
     };

@@ -5,7 +5,8 @@ use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use super::opencl::Kernel;
-use super::{CrossEntropyOptions, cpu, loss_dtype, opencl, reference};
+use super::{CrossEntropyOptions, cpu, opencl, reference};
+use crate::operation::sum_dtype;
 use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 
@@ -80,7 +81,7 @@ impl Arrays<'_> {
             }
             Ok(())
         };
-        let loss = loss_dtype(dtype);
+        let loss = sum_dtype(dtype);
         fits(targets, &[rows], targets.dtype())?;
         self.g.map_or(Ok(()), |g| fits(g, &[rows], loss))?;
         self.weights.map_or(Ok(()), |weights| fits(weights, &[classes], loss))?;

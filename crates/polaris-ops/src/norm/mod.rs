@@ -22,9 +22,10 @@ pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
 pub use operations::{Norm, NormGradient, NormWeightGradient};
 
-use polaris_core::{Collapsed, DType, Layout, Shape};
+use polaris_core::{Collapsed, Layout, Shape};
 
 use crate::operation::run;
+use crate::operation::sum_dtype;
 use crate::{Array, Error, Result};
 
 /// By what a row is normalised.
@@ -145,7 +146,7 @@ fn gradient(
 fn weight_gradient(kind: NormKind, x: &Array, g: &Array, epsilon: f64) -> Result<Array> {
     let op = NormWeightGradient { kind, epsilon };
     let length = last_axis(op_name(kind, Part::WeightGradient), x.shape())?;
-    let output = Array::empty(x.device(), accumulator(x.dtype()), Shape::new(&[length])?)?;
+    let output = Array::empty(x.device(), sum_dtype(x.dtype()), Shape::new(&[length])?)?;
     run(&op, &[x, g], &output)?;
     Ok(output)
 }
@@ -176,11 +177,6 @@ fn last_axis(op: &'static str, shape: &Shape) -> Result<usize> {
         what: "a single value has no last axis to normalise; give it a shape of [1]".to_owned(),
     };
     shape.last().copied().ok_or_else(none)
-}
-
-/// The type in which elements of this type are summed.
-fn accumulator(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
 /// Arrays of one shape, as rows along the last axis.

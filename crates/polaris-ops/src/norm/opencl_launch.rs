@@ -7,8 +7,9 @@ use polaris_runtime::{Buffer, Device, DeviceExt};
 use super::opencl::{Kernel, SHORT, largest_group};
 use super::opencl_program::{Config, Task, Walk, columns};
 use super::operations::Arrays;
-use super::{Part, Rows, accumulator};
+use super::{Part, Rows};
 use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// Statistics that are kept of each row.
@@ -63,7 +64,7 @@ impl<'a> RowLauncher<'a> {
     /// Whether a work-group can take a row: it is dense, found without many wide strides, and the
     /// sums fit local memory.
     pub fn suits_groups(&self) -> bool {
-        let bytes = largest_group(self.device) * 2 * accumulator(self.arrays.x.dtype()).size();
+        let bytes = largest_group(self.device) * 2 * sum_dtype(self.arrays.x.dtype()).size();
         self.rows.steps == [1; 3]
             && bytes as u64 <= self.device.capabilities().local_memory_bytes
             && (self.rows.starts.rank() <= 1 || !self.is_wide())
@@ -86,7 +87,7 @@ impl<'a> RowLauncher<'a> {
         let wide = config.wide;
         let built = device.kernel(("norm", config.key()), config.entry(), || config.source())?;
         let mut launch = device.launch(&built).value(rows.count() as u64).value(length as u64);
-        launch = match accumulator(x.dtype()) {
+        launch = match sum_dtype(x.dtype()) {
             DType::F64 => launch.value(epsilon),
             _ => launch.value(epsilon as f32),
         };
@@ -156,7 +157,7 @@ pub fn weight_gradient(arrays: &Arrays<'_>, device: &OpenClDevice, kernel: Kerne
     let g = arrays.g.expect("a gradient should be checked to be there");
     let of_rows = RowLauncher::statistics(arrays, device)?;
     let (count, length) = (of_rows.rows.count(), of_rows.rows.length);
-    let dtype = accumulator(x.dtype());
+    let dtype = sum_dtype(x.dtype());
     let statistics = output.device().allocate(dtype, (count * STATISTICS).max(1))?;
     if count > 0 {
         let grouped = kernel == Kernel::Columns && length > SHORT && of_rows.suits_groups();

@@ -3,8 +3,9 @@
 use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 
-use super::{NormKind, accumulator};
+use super::NormKind;
 use crate::opencl::{ELEMENT, compute_type, dtype_code};
+use crate::operation::sum_dtype;
 
 const ROW_PARTS: &[&str] = &[ELEMENT, include_str!("norm.cl")];
 const COLUMN_PARTS: &[&str] = &[ELEMENT, include_str!("norm.cl"), include_str!("norm_columns.cl")];
@@ -83,7 +84,7 @@ impl Config {
     pub fn source(&self) -> ProgramSource {
         let output = match self.task {
             Task::Norm | Task::Gradient => self.dtype,
-            Task::Statistics | Task::Columns => accumulator(self.dtype),
+            Task::Statistics | Task::Columns => sum_dtype(self.dtype),
         };
         let [width, kept] = self.walk.map_or([1, 0], |walk| [walk.width, walk.kept]);
         let defines = Defines::new()

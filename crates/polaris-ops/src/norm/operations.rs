@@ -5,7 +5,8 @@ use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use super::opencl::Kernel;
-use super::{NormKind, Part, accumulator, cpu, cpu_columns, last_axis, op_name, opencl, reference};
+use super::{NormKind, Part, cpu, cpu_columns, last_axis, op_name, opencl, reference};
+use crate::operation::sum_dtype;
 use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 
@@ -243,7 +244,7 @@ impl Operation for NormWeightGradient {
         if found != expected {
             return Err(CoreError::ShapeMismatch { op, lhs: found, rhs: expected }.into());
         }
-        let expected = accumulator(inputs[0].dtype());
+        let expected = sum_dtype(inputs[0].dtype());
         if output.dtype() != expected {
             return Err(CoreError::DTypeMismatch { op, lhs: output.dtype(), rhs: expected }.into());
         }

@@ -48,13 +48,10 @@ impl Tensor {
         let ([.., inputs], [outputs, _]) = (self.dims(), weight.dims()) else {
             return Err(CoreError::ShapeMismatch { op: "linear", lhs, rhs }.into());
         };
-        let rows = if *inputs == 0 { 0 } else { self.elements() / inputs };
         let mut dims = self.dims().to_vec();
-        if let Some(last) = dims.last_mut() {
-            *last = *outputs;
-        }
-        // Without inputs the rows cannot be counted by them.
-        let rows = if *inputs == 0 { dims[..dims.len() - 1].iter().product() } else { rows };
+        let last = dims.len() - 1;
+        dims[last] = *outputs;
+        let rows = dims[..last].iter().product();
         let x = self.reshape(&[rows, *inputs])?;
         let turned = weight.array().permute(&[1, 0])?;
         let product = MatMul {
