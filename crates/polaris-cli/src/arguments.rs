@@ -1,5 +1,6 @@
 //! The command line: one description for parsing, help and completions.
 
+mod train;
 mod tune;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
+pub use train::{Eval, Generate, Train};
 pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
 /// AI and scientific compute on the GPU you already own.
@@ -112,6 +114,28 @@ CPU does its work. A later check that finds it right releases it.")]
 Every candidate is built and run in a process of its own and compared with a reference before its
 time counts. Ctrl-C keeps everything; the same command goes on where the last one ended.")]
     Tune(Box<Tune>),
+
+    /// Train a model from a configuration, with checkpoints, a log and a report
+    #[command(after_help = "Examples:
+  polaris train digits
+  polaris train digits --device opencl:0 --set train.epochs=5 --set optim.lr=1e-3
+  polaris train mine.toml --out runs/first
+  polaris train mine.toml --out runs/first --resume
+
+Ctrl-C saves a checkpoint and says how to go on. docs/training.md describes configurations.")]
+    Train(Train),
+
+    /// Test a trained model
+    #[command(after_help = "Examples:
+  polaris eval runs/digits
+  polaris eval runs/mine/model.safetensors --set data.path=other.csv --json")]
+    Eval(Eval),
+
+    /// Let a trained GPT write
+    #[command(after_help = "Examples:
+  polaris generate runs/text --prompt 'In the beginning '
+  polaris generate runs/text --tokens 100 --temperature 0 --json")]
+    Generate(Generate),
 
     /// Show or empty the cache of built programs
     #[command(after_help = "Examples:

@@ -63,6 +63,9 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Bench { what: Bench::Launch } => commands::bench_launch::run(global),
         Command::Bench { what: Bench::Select } => commands::bench_select::run(global),
         Command::Tune(options) => commands::tune::run(global, &options),
+        Command::Train(options) => commands::train::run(global, &options),
+        Command::Eval(options) => commands::eval::run(global, &options),
+        Command::Generate(options) => commands::generate::run(global, &options),
         Command::Cache(options) => commands::cache::run(global, &options),
         Command::Completions(options) => commands::completions::run(&global, &options),
     }

@@ -8,5 +8,8 @@ pub mod cache;
 pub mod check;
 pub mod completions;
 pub mod devices;
+pub mod eval;
+pub mod generate;
 pub mod quickstart;
+pub mod train;
 pub mod tune;

@@ -162,6 +162,37 @@ impl Buffer {
         })
     }
 
+    /// Copies the elements' bytes to the host, whatever their type, once all earlier work of the queue
+    /// is done.
+    ///
+    /// # Errors
+    /// `LengthMismatch` in bytes, or a failed copy.
+    pub fn read_bytes(&self, bytes: &mut [u8]) -> Result<()> {
+        if bytes.len() != self.bytes() {
+            let (expected, found) = (self.bytes(), bytes.len());
+            return Err(Error::LengthMismatch { op: "read_bytes", expected, found });
+        }
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.host_read_while(|| self.queue().download(self.range(), bytes))
+    }
+
+    /// Overwrites the elements' bytes, whatever their type.
+    ///
+    /// # Errors
+    /// `LengthMismatch` in bytes, or a failed copy.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() != self.bytes() {
+            let (expected, found) = (self.bytes(), bytes.len());
+            return Err(Error::LengthMismatch { op: "write_bytes", expected, found });
+        }
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.host_write_while(|| self.queue().upload(bytes, self.range()).map(drop))
+    }
+
     /// Starts copying the bytes to the host.
     ///
     /// # Errors

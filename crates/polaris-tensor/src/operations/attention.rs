@@ -1,8 +1,10 @@
 //! Scaled dot-product attention, without a matrix of scores in memory.
 
+use polaris_core::Shape;
 use polaris_ops::attention::{Attended, Attention, attention, attention_gradient};
+use polaris_ops::{Array, copy};
 
-use crate::{Result, Saved, Tensor};
+use crate::{Error, Result, Saved, Tensor};
 
 impl Tensor {
     /// Attention of these queries `[batch, heads, queries, depth]` to keys
@@ -45,6 +47,65 @@ impl Tensor {
                 )?;
                 let found = [found.q, found.k, found.v].into_iter().zip(needed);
                 Ok(found.map(|(array, &needed)| needed.then(|| Self::new(array))).collect())
+            }
+        }))
+    }
+
+    /// Attention of tokens to each other, from queries, keys and values side by side:
+    /// `[batch, tokens, 3 * width]` becomes `[batch, tokens, width]`. Each third is cut into heads.
+    /// The three are never taken apart in memory, nor are their gradients.
+    ///
+    /// # Errors
+    /// If the width cannot be cut so, or shapes, types or devices do not fit.
+    pub fn self_attention(
+        &self,
+        heads: usize,
+        mask: Option<&Self>,
+        problem: &Attention,
+    ) -> Result<Self> {
+        let name = "self_attention";
+        let &[batch, tokens, all] = self.dims() else {
+            let what = format!("a tensor of shape {} is not [batch, tokens, width]", self.shape());
+            return Err(Error::InvalidParameter { op: name, what });
+        };
+        if heads == 0 || !all.is_multiple_of(3 * heads) {
+            let what = format!("a width of {all} cannot be cut into three times {heads} heads");
+            return Err(Error::InvalidParameter { op: name, what });
+        }
+        let depth = all / (3 * heads);
+        let mask = mask.map(|mask| mask.as_added_mask(self)).transpose()?;
+        let thirds = move |tensor: &Self| -> Result<[Self; 3]> {
+            let cut = tensor.reshape(&[batch, tokens, 3, heads, depth])?.permute(&[2, 0, 3, 1, 4])?;
+            Ok([cut.select(0, 0)?, cut.select(0, 1)?, cut.select(0, 2)?])
+        };
+        let dense = self.detach().contiguous()?;
+        let [q, k, v] = thirds(&dense)?;
+        let mask_array = mask.as_ref().map(Self::array);
+        let attended = attention(problem, q.array(), k.array(), v.array(), mask_array)?;
+        let output = Self::new(attended.output.clone());
+        let result = output.permute(&[0, 2, 1, 3])?.reshape(&[batch, tokens, heads * depth])?;
+        let problem = *problem;
+        Ok(Self::record(name, result, &[self], |_| {
+            let (dense, mask) = (dense.save(name), mask.map(|mask| mask.save(name)));
+            move |gradient: &Self, _: &[bool]| {
+                let mask = mask.as_ref().map(Saved::get).transpose()?;
+                let [q, k, v] = thirds(&dense.get()?)?;
+                let g = gradient.reshape(&[batch, tokens, heads, depth])?;
+                let found = attention_gradient(
+                    &problem,
+                    q.array(),
+                    k.array(),
+                    v.array(),
+                    mask.as_ref().map(Self::array),
+                    &attended,
+                    g.permute(&[0, 2, 1, 3])?.array(),
+                )?;
+                let shape = Shape::new(&[batch, tokens, all])?;
+                let whole = Self::new(Array::empty(gradient.device(), gradient.dtype(), shape)?);
+                for (part, third) in [found.q, found.k, found.v].iter().zip(thirds(&whole)?) {
+                    copy::into(part, third.array())?;
+                }
+                Ok(vec![Some(whole)])
             }
         }))
     }

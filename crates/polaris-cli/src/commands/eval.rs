@@ -1,0 +1,91 @@
+//! `polaris eval`: how good a trained model is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use polaris::nn::train::{self, Evaluation, ModelFile, load_data};
+use serde::Serialize;
+
+use super::train::{chosen_device, decode, in_words, set};
+use crate::arguments::{Eval, Global};
+use crate::exit;
+use crate::output::{self, Table, print_line};
+use crate::session::Session;
+
+#[derive(Serialize)]
+struct Evaluated<'a> {
+    model: PathBuf,
+    device: String,
+    classes: &'a [String],
+    #[serde(flatten)]
+    evaluation: Evaluation,
+}
+
+pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
+    let json = global.json;
+    let path = model_path(&options.model)?;
+    let mut session = Session::new(global)?;
+    let device = chosen_device(&mut session, "cpu")?;
+    let (about, model) = ModelFile::load(&path, &device)?;
+    let mut table = toml::Table::try_from(&about.config)?;
+    options.set.iter().try_for_each(|change| set(&mut table, change))?;
+    let config = decode(table, "--set", "")?;
+    let data = load_data(&config, Path::new(""))?;
+    if data.ends.outputs != about.outputs || data.ends.input != about.input {
+        bail!(
+            "the data have examples of {:?} and {} outputs, the model {:?} and {}",
+            data.ends.input,
+            data.ends.outputs,
+            about.input,
+            about.outputs
+        );
+    }
+    let loader = if options.training { Some(&data.train) } else { data.validation.as_ref() };
+    let Some(loader) = loader else {
+        bail!("there is nothing to test with; try --training or --set data.validation=0.2");
+    };
+    let evaluation = train::evaluate(&*model, loader, data.task, &device, None)?;
+    let evaluated = Evaluated {
+        model: path,
+        device: device.id().to_string(),
+        classes: &about.classes,
+        evaluation,
+    };
+    match json {
+        true => output::print_json("polaris.eval/1", &evaluated)?,
+        false => print(&evaluated)?,
+    }
+    Ok(exit::OK)
+}
+
+/// The model's file: itself, or that of a training's folder.
+pub fn model_path(path: &Path) -> anyhow::Result<PathBuf> {
+    let path = if path.is_dir() { path.join("model.safetensors") } else { path.to_owned() };
+    if !path.exists() {
+        bail!(
+            "{}: there is no model; give a file or folder that `polaris train` wrote",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+fn print(evaluated: &Evaluated<'_>) -> anyhow::Result<()> {
+    print_line(&in_words(&evaluated.evaluation))?;
+    if evaluated.classes.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["class", ">examples", ">found", ">taken for it"]);
+    let confusion = &evaluated.evaluation.confusion;
+    for (class, name) in evaluated.classes.iter().enumerate() {
+        let examples: u64 = confusion[class].iter().sum();
+        let taken: u64 = confusion.iter().map(|row| row[class]).sum();
+        let right = confusion[class][class];
+        let share = |of: u64| match of {
+            0 => "-".to_owned(),
+            of => format!("{:.1} %", 100.0 * right as f64 / of as f64),
+        };
+        table.row(vec![name.clone(), examples.to_string(), share(examples), share(taken)]);
+    }
+    table.print()
+}

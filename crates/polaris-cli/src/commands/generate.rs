@@ -1,0 +1,75 @@
+//! `polaris generate`: text from a trained GPT.
+
+use std::io::Write;
+
+use anyhow::bail;
+use polaris::nn::sample::{Sampling, generate};
+use polaris::nn::train::{ModelFile, Task, Words};
+use serde::Serialize;
+
+use super::eval::model_path;
+use super::train::chosen_device;
+use crate::arguments::{Generate, Global};
+use crate::session::Session;
+use crate::{exit, interrupt, output};
+
+#[derive(Serialize)]
+struct Generated {
+    prompt: String,
+    text: String,
+    tokens: usize,
+    seconds: f64,
+}
+
+pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
+    let json = global.json;
+    let path = model_path(&options.model)?;
+    let mut session = Session::new(global)?;
+    let device = chosen_device(&mut session, "cpu")?;
+    let (about, model) = ModelFile::load(&path, &device)?;
+    if about.task != Task::Tokens {
+        bail!("{}: this model does not predict text; only a gpt does", path.display());
+    }
+    let tokenizer = Words::new(about.tokenizer)?.tokenizer;
+    let mut tokens = tokenizer.encode(&options.prompt)?;
+    if tokens.is_empty() {
+        tokens = tokenizer.encode("\n")?;
+    }
+    let given = tokens.len();
+    let sampling =
+        Sampling { temperature: options.temperature, top_k: options.top_k, seed: options.seed };
+    let mut stdout = std::io::stdout().lock();
+    let mut shown = Vec::new();
+    let mut written = 0;
+    let mut broken = false;
+    if !json {
+        write!(stdout, "{}", options.prompt)?;
+    }
+    let begin = std::time::Instant::now();
+    let context = about.input.first().copied().unwrap_or(1);
+    generate(&*model, &device, context, &mut tokens, options.tokens, &sampling, |token| {
+        shown.push(token);
+        if !json {
+            // A character may take several tokens: half of it is not shown yet.
+            let text = tokenizer.decode(&shown);
+            let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            if let Some(new) = whole.get(written..) {
+                broken = stdout.write_all(new.as_bytes()).and_then(|()| stdout.flush()).is_err();
+                written = whole.len();
+            }
+        }
+        !broken && !interrupt::requested()
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    drop(stdout);
+    let count = tokens.len() - given;
+    if json {
+        let text = tokenizer.decode(&shown);
+        let generated = Generated { prompt: options.prompt.clone(), text, tokens: count, seconds };
+        output::print_json("polaris.generate/1", &generated)?;
+    } else {
+        output::print_line("")?;
+        eprintln!("{count} tokens, {:.1} a second", count as f64 / seconds.max(1e-9));
+    }
+    Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
+}

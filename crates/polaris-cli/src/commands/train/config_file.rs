@@ -1,0 +1,199 @@
+//! Configurations: a TOML file, changes from the command line, and words for what is wrong with them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use polaris::nn::train::Config;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// Configurations that are built in, with their names.
+const BUILT_IN: &[(&str, &str)] =
+    &[("digits", include_str!("digits.toml")), ("text", include_str!("text.toml"))];
+
+/// A configuration, and where it comes from.
+pub struct ConfigFile {
+    pub config: Config,
+    /// What its paths are relative to.
+    pub folder: PathBuf,
+    /// A name for the run.
+    pub name: String,
+}
+
+/// Reads a file, or one of the built-in configurations, and changes it.
+pub fn read(path: &Path, changes: &[String]) -> anyhow::Result<ConfigFile> {
+    let named = path.to_str().filter(|_| !path.exists());
+    let built_in = named.and_then(|name| BUILT_IN.iter().find(|(known, _)| *known == name));
+    let text = match built_in {
+        Some((_, text)) => (*text).to_owned(),
+        None => std::fs::read_to_string(path).with_context(|| {
+            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            format!("{}: give a file, or one of: {}", path.display(), names.join(", "))
+        })?,
+    };
+    let shown = path.display().to_string();
+    let mut table: Table =
+        text.parse().map_err(|error| anyhow!("{shown}: this is not TOML: {error}"))?;
+    changes.iter().try_for_each(|change| set(&mut table, change))?;
+    let config = decode(table, &shown, &text)?;
+    let folder = match path.parent() {
+        Some(folder) if built_in.is_none() => folder.to_owned(),
+        _ => PathBuf::new(),
+    };
+    let name = path.file_stem().map_or("run".into(), |stem| stem.to_string_lossy().into_owned());
+    Ok(ConfigFile { config, folder, name })
+}
+
+/// Changes one value: `optim.lr=1e-3`.
+pub fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
+    let Some((path, value)) = change.split_once('=') else {
+        bail!("--set {change}: write it as in optim.lr=1e-3");
+    };
+    let mut names: Vec<&str> = path.trim().split('.').collect();
+    let last = names.pop().unwrap_or_default();
+    // What is no number, list or truth value is a string without its quotes.
+    let value = format!("value = {value}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut parsed| parsed.remove("value"))
+        .unwrap_or_else(|| Value::String(value.trim().to_owned()));
+    let mut table = table;
+    for name in names {
+        let section = table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+        let Some(section) = section.as_table_mut() else {
+            bail!("--set {change}: `{name}` is no section");
+        };
+        table = section;
+    }
+    table.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// The sections of a configuration.
+const SECTIONS: [&str; 5] = ["model", "data", "optim", "schedule", "train"];
+
+/// A configuration from its table. Sections are read one by one, so that a message can name its own.
+pub fn decode(mut table: Table, shown: &str, text: &str) -> anyhow::Result<Config> {
+    for name in ["model", "data"] {
+        if !table.contains_key(name) {
+            bail!("{shown}: the section [{name}] is missing");
+        }
+    }
+    if let Some(unknown) = table.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
+        let nearest = nearest(unknown, &SECTIONS.map(str::to_owned));
+        bail!(
+            "{shown}: there is no section or key `{unknown}`{nearest}; the sections are {}",
+            SECTIONS.join(", ")
+        );
+    }
+    Ok(Config {
+        model: section(&mut table, "model", shown, text)?,
+        data: section(&mut table, "data", shown, text)?,
+        optim: section(&mut table, "optim", shown, text)?,
+        schedule: section(&mut table, "schedule", shown, text)?,
+        train: section(&mut table, "train", shown, text)?,
+    })
+}
+
+fn section<T: DeserializeOwned>(
+    table: &mut Table,
+    name: &str,
+    shown: &str,
+    text: &str,
+) -> anyhow::Result<T> {
+    let section = table.remove(name).unwrap_or_else(|| Value::Table(Table::new()));
+    section.try_into().map_err(|error: toml::de::Error| {
+        let message = error.message().trim().to_owned();
+        // Serde's words: unknown field `x`, expected one of `a`, `b`.
+        let mut quoted = message.split('`').skip(1).step_by(2).map(str::to_owned);
+        let wrong = quoted.next().unwrap_or_default();
+        let known: Vec<String> = quoted.collect();
+        let place = line_of(text, name, &wrong).map_or(String::new(), |line| format!(":{line}"));
+        let nearest =
+            if message.starts_with("unknown") { nearest(&wrong, &known) } else { String::new() };
+        anyhow!("{shown}{place}: in [{name}]: {message}{nearest}")
+    })
+}
+
+/// The line of a section's key or value, counted from 1.
+fn line_of(text: &str, section: &str, wanted: &str) -> Option<usize> {
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            inside = name == section;
+        } else if inside && !wanted.is_empty() && line.contains(wanted) {
+            return Some(index + 1);
+        }
+    }
+    None
+}
+
+/// ` (did you mean ...?)` with the name that is most alike, if one is.
+fn nearest(wrong: &str, known: &[String]) -> String {
+    let best = known.iter().map(|name| (distance(wrong, name), name)).min();
+    match best {
+        Some((distance, name)) if distance <= 1 + wrong.len() / 3 => {
+            format!(" (did you mean `{name}`?)")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Letters that have to be put in, taken out or changed to make one word of another.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, &b) in b.iter().enumerate() {
+            let changed = corner + usize::from(a != b);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        let table = text.parse().unwrap();
+        decode(table, "a.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn built_in_configurations_are_right() {
+        for (name, _) in BUILT_IN {
+            read(Path::new(name), &[]).unwrap().config.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn misspelled_keys_are_named_with_line_and_nearest() {
+        let head = "[model]\nkind = \"mlp\"\n[data]\nsource = \"digits\"\n";
+        let found = message(&format!("{head}[optim]\nlrr = 1\n"));
+        assert!(found.starts_with("a.toml:6: in [optim]: unknown field `lrr`"), "{found}");
+        assert!(found.ends_with("(did you mean `lr`?)"), "{found}");
+        let found = message("[model]\nkind = \"cn\"\n[data]\nsource = \"digits\"\n");
+        assert!(found.contains("a.toml:2") && found.contains("`cnn`?"), "{found}");
+        let found = message("[model]\nkind = \"mlp\"\nhiden = [3]\n[data]\nsource = \"digits\"\n");
+        assert!(found.contains("a.toml:3") && found.contains("did you mean `hidden`"), "{found}");
+        let found = message(&format!("{head}[optm]\nlr = 1\n"));
+        assert!(found.contains("did you mean `optim`"), "{found}");
+        assert!(message("[model]\nkind = \"mlp\"\n").contains("[data] is missing"));
+    }
+
+    #[test]
+    fn values_are_set_by_their_path() {
+        let changes = ["optim.lr=0.5", "train.device=opencl:0", "model.hidden=[3, 4]"];
+        let changes = changes.map(str::to_owned);
+        let file = read(Path::new("digits"), &changes[..2]).unwrap();
+        assert_eq!((file.config.optim.lr, file.config.train.device.as_str()), (0.5, "opencl:0"));
+        assert!(read(Path::new("digits"), &["optim".to_owned()]).is_err());
+        assert_eq!((distance("lrr", "lr"), distance("", "ab"), distance("abc", "axc")), (1, 2, 1));
+    }
+}

@@ -1,0 +1,175 @@
+//! `polaris train`: from a configuration to a model, with progress, checkpoints and a report.
+
+mod config_file;
+mod listener;
+mod report;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use polaris::DeviceRef;
+use polaris::nn::train::{self, Checkpoint, Ending, Evaluation, ModelFile, Trainer};
+use serde::Serialize;
+
+pub use config_file::{decode, set};
+
+use self::config_file::ConfigFile;
+use self::listener::Shown;
+use crate::arguments::{Global, Train};
+use crate::exit;
+use crate::output::{self, print_line};
+use crate::session::Session;
+
+#[derive(Serialize)]
+struct Trained {
+    folder: PathBuf,
+    model: PathBuf,
+    report: PathBuf,
+    device: String,
+    parameters: usize,
+    steps: u64,
+    epochs: u64,
+    seconds: f64,
+    ended: &'static str,
+    /// The checkpoint to go on from, if it was stopped.
+    checkpoint: Option<PathBuf>,
+    /// The best model on what it did not learn from.
+    evaluation: Option<Evaluation>,
+    /// The last model on that, which was not chosen by it.
+    last: Option<Evaluation>,
+}
+
+pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
+    let json = global.json;
+    let ConfigFile { mut config, folder, name } = config_file::read(&options.config, &options.set)?;
+    let mut session = Session::new(global)?;
+    let device = chosen_device(&mut session, &config.train.device)?;
+    config.train.device = device.id().to_string();
+    // The model's file must find its data again, from wherever it is used.
+    if let Some(path) = &mut config.data.path {
+        *path = std::path::absolute(folder.join(&*path))?;
+    }
+    let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
+    let newest = Checkpoint::list(&out.join("checkpoints")).pop();
+    let resumed = match (options.resume, newest) {
+        (false, Some(newest)) => bail!(
+            "{} has a training already (up to {}); go on with --resume, or give another folder with --out",
+            out.display(),
+            newest.display()
+        ),
+        (true, None) => bail!("{} has no checkpoint to go on from", out.display()),
+        (true, newest) => newest,
+        (false, None) => None,
+    };
+    let begin = std::time::Instant::now();
+    let mut trainer = Trainer::new(&config, &folder, &device)?;
+    if let Some(path) = &resumed {
+        trainer.resume(path)?;
+    }
+    std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let text = toml::to_string(&config)?;
+    polaris::nn::tensors_file::write_atomically(&out.join("config.toml"), text.as_bytes())?;
+    if !json {
+        introduce(&trainer, &device, resumed.as_deref())?;
+    }
+    let mut shown = Shown::new(&trainer, json);
+    let ending = train::run(&mut trainer, &out, &mut shown);
+    shown.finish();
+    let ending = ending?;
+    let (model, page) = (out.join("model.safetensors"), out.join("report.html"));
+    let evaluation = best(&trainer, &model, &device)?;
+    let last = trainer.evaluate()?;
+    report::write(&page, &out, &trainer, &text, evaluation.as_ref())?;
+    let progress = trainer.progress();
+    let trained = Trained {
+        folder: out.clone(),
+        model,
+        report: page,
+        device: device.id().to_string(),
+        parameters: trainer.parameter_count(),
+        steps: progress.step,
+        epochs: progress.epoch,
+        seconds: begin.elapsed().as_secs_f64(),
+        ended: match &ending {
+            Ending::Finished => "finished",
+            Ending::Stale => "no progress any more",
+            Ending::Stopped(_) => "stopped",
+        },
+        checkpoint: match &ending {
+            Ending::Stopped(path) => Some(path.clone()),
+            _ => None,
+        },
+        evaluation,
+        last,
+    };
+    match json {
+        true => output::print_json("polaris.train/1", &trained)?,
+        false => print(&trained, &options.config, &ending)?,
+    }
+    Ok(if matches!(ending, Ending::Stopped(_)) { exit::INTERRUPTED } else { exit::OK })
+}
+
+/// The device of the command line, or that of the configuration.
+pub fn chosen_device(session: &mut Session, configured: &str) -> anyhow::Result<DeviceRef> {
+    let id = match session.global.device.first() {
+        Some(&id) => id,
+        None => configured.parse()?,
+    };
+    session.global.device = vec![id];
+    session.check_new_devices()?;
+    Ok(session.runtime.device(id)?.clone())
+}
+
+/// The best model, evaluated.
+fn best(trainer: &Trainer, path: &Path, device: &DeviceRef) -> anyhow::Result<Option<Evaluation>> {
+    let data = trainer.data();
+    let Some(validation) = data.validation.as_ref().filter(|_| path.exists()) else {
+        return Ok(None);
+    };
+    let (_, model) = ModelFile::load(path, device)?;
+    Ok(Some(train::evaluate(&*model, validation, data.task, device, None)?))
+}
+
+fn introduce(trainer: &Trainer, device: &DeviceRef, resumed: Option<&Path>) -> anyhow::Result<()> {
+    let data = trainer.data();
+    print_line(&format!(
+        "{} parameters on {}; {} examples to learn from, {} to test with; {} steps",
+        trainer.parameter_count(),
+        device.id(),
+        data.train.examples(),
+        data.validation.as_ref().map_or(0, |data| data.examples()),
+        trainer.total_steps()
+    ))?;
+    match resumed {
+        Some(path) => print_line(&format!("going on from {}", path.display())),
+        None => Ok(()),
+    }
+}
+
+fn print(trained: &Trained, config: &Path, ending: &Ending) -> anyhow::Result<()> {
+    let Trained { steps, seconds, ended, model, report, folder, .. } = trained;
+    print_line(&format!("{ended} after {steps} steps, {seconds:.1} s"))?;
+    if let Some(evaluation) = &trained.evaluation {
+        print_line(&format!("best model: {}", in_words(evaluation)))?;
+    }
+    if let Some(evaluation) = &trained.last {
+        print_line(&format!("last model: {}", in_words(evaluation)))?;
+    }
+    if let Ending::Stopped(path) = ending {
+        print_line(&format!("saved {}", path.display()))?;
+        return print_line(&format!(
+            "go on with: polaris train {} --out {} --resume",
+            config.display(),
+            folder.display()
+        ));
+    }
+    print_line(&format!("model {}\nreport {}", model.display(), report.display()))
+}
+
+/// An evaluation in a line.
+pub fn in_words(evaluation: &Evaluation) -> String {
+    let accuracy = evaluation
+        .accuracy
+        .map_or(String::new(), |accuracy| format!(", {:.2} % right", 100.0 * accuracy));
+    format!("loss {:.4}{accuracy} on {} examples", evaluation.loss, evaluation.examples)
+}

@@ -1,0 +1,263 @@
+//! Training as a user has it: what comes out, what is refused, and what a sudden end leaves behind.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::Home;
+use polaris::nn::tensors_file;
+use polaris::nn::train::Checkpoint;
+use polaris::{Runtime, RuntimeOptions};
+
+/// A small network on the digits, with a checkpoint every few steps.
+const SMALL: &str = "--set model.channels=[4] --set model.hidden=[16] --set model.pool_after=[1] \
+                     --set train.checkpoint_every=5 --set train.epochs=6 --set train.batch=32 \
+                     --set optim.lr=0.02 --set data.rotate=0";
+
+fn train(out: &Path) -> String {
+    format!("train digits --out {} {SMALL}", out.display())
+}
+
+/// The tensors of a file, bit by bit.
+fn tensors(path: &Path) -> BTreeMap<String, Vec<u64>> {
+    let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
+    let (tensors, _) = tensors_file::read(path, runtime.cpu())
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits).collect();
+    tensors.into_iter().map(|(name, tensor)| (name, bits(tensor.to_f64().unwrap()))).collect()
+}
+
+#[test]
+fn a_training_leaves_model_log_and_report_and_can_be_tested() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    let answer = home.run(&format!("{} --json", train(&out)));
+    let found = answer.json();
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert_eq!(
+        (&found["schema"], &found["ended"]),
+        (&"polaris.train/1".into(), &"finished".into())
+    );
+    assert!(found["evaluation"]["accuracy"].as_f64().unwrap() > 0.8, "{found}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("http"), "the page stands alone");
+    let log = fs::read_to_string(out.join("log.jsonl")).unwrap();
+    let steps = log.lines().filter(|line| line.contains("\"event\":\"step\"")).count();
+    assert_eq!(steps as u64, found["steps"].as_u64().unwrap());
+    assert_eq!(Checkpoint::list(&out.join("checkpoints")).len(), 3);
+
+    let tested = home.run(&format!("eval {} --json", out.display())).json();
+    assert_eq!(tested["accuracy"], found["evaluation"]["accuracy"]);
+    assert_eq!(tested["confusion"].as_array().unwrap().len(), 10);
+
+    // Nothing is overwritten without being asked.
+    let again = home.run(&train(&out));
+    assert_eq!(again.code, Some(3));
+    assert!(
+        again.stderr.contains("--resume") && again.stderr.contains("--out"),
+        "{}",
+        again.stderr
+    );
+    let other = home.run(&format!("{} --resume --set model.hidden=[17]", train(&out)));
+    assert!(other.stderr.contains("checkpoint of another model"), "{}", other.stderr);
+}
+
+#[test]
+fn whatever_kills_a_training_it_ends_with_the_same_bits() {
+    let home = Home::with_shared_cache();
+    let (whole, cut) = (home.path("whole"), home.path("cut"));
+    let train = |out: &Path| format!("{} --set train.epochs=60", train(out));
+    assert_eq!(home.run(&train(&whole)).code, Some(0));
+    let last = |out: &Path| Checkpoint::list(&out.join("checkpoints")).pop();
+    let expected = tensors(&last(&whole).unwrap());
+    assert!(expected.keys().any(|name| name.starts_with("optimizer.")));
+    let mut kills = 0;
+    for attempt in 0u64..40 {
+        let resume = if last(&cut).is_some() { " --resume" } else { "" };
+        let mut child = home.command(&format!("{}{resume}", train(&cut))).spawn().unwrap();
+        // Anywhere: before the first step, between checkpoints, while one is written.
+        let moment = Duration::from_millis(40 + attempt * 7919 % 300);
+        let begin = Instant::now();
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if kills < 10 && begin.elapsed() > moment {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                kills += 1;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        for checkpoint in Checkpoint::list(&cut.join("checkpoints")) {
+            assert_eq!(tensors(&checkpoint).len(), expected.len());
+        }
+        if let Some(status) = ended {
+            assert!(status.success());
+            break;
+        }
+    }
+    assert_eq!(kills, 10, "the training was too short to be killed so often");
+    assert!(tensors(&last(&cut).unwrap()) == expected, "the weights differ after {kills} kills");
+    // Nor is anything said twice about a step.
+    let log = fs::read_to_string(cut.join("log.jsonl")).unwrap();
+    let steps: Vec<&str> = log.lines().filter(|line| line.contains("\"event\":\"step\"")).collect();
+    assert_eq!(steps.len(), 60 * 1438usize.div_ceil(32));
+}
+
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    let arguments = format!("{} --set train.epochs=1000", train(&out));
+    let child = home.command(&arguments).spawn().unwrap();
+    let begin = Instant::now();
+    while Checkpoint::list(&out.join("checkpoints")).is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no checkpoint came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let answer = common::Answer::from(child.wait_with_output().unwrap());
+    assert_eq!(answer.code, Some(130), "{}", answer.stderr);
+    assert!(answer.stdout.contains("--resume"), "{}", answer.stdout);
+    let saved = Checkpoint::list(&out.join("checkpoints")).pop().unwrap();
+    assert!(answer.stdout.contains(&saved.display().to_string()), "{}", answer.stdout);
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_it_with_step_and_layer() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    let far = "--set optim.kind=sgd --set optim.lr=1e38 --set schedule.warmup=0";
+    let answer = home.run(&format!("{} {far}", train(&out)));
+    assert_eq!(answer.code, Some(3));
+    assert!(
+        answer.stderr.contains("at step 1;") || answer.stderr.contains("at step 2;"),
+        "{}",
+        answer.stderr
+    );
+    assert!(
+        answer.stderr.contains('`') && answer.stderr.contains("not finite"),
+        "{}",
+        answer.stderr
+    );
+}
+
+#[test]
+fn too_little_memory_is_told_with_a_batch_that_fits() {
+    let home = Home::with_shared_cache();
+    let small = "--set model.batch_norm=false --set train.batch=1024 --memory-limit cpu=3MiB";
+    let answer = home.run(&format!("{} {small}", train(&home.path("run"))));
+    assert_eq!(answer.code, Some(3));
+    let message = &answer.stderr;
+    assert!(message.contains("a batch of 1024 does not fit"), "{message}");
+    assert!(message.contains("live, largest first"), "{message}");
+    let fits = message.split("--set train.batch=").nth(1).expect(message);
+    let fits: String = fits.chars().take_while(char::is_ascii_digit).collect();
+    // It really does.
+    let small = format!("--set train.batch={fits} --set train.epochs=1");
+    let small = format!("{small} --set model.batch_norm=false --memory-limit cpu=3MiB");
+    let answer = home.run(&format!("{} {small}", train(&home.path("smaller"))));
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+}
+
+#[test]
+fn a_full_disk_leaves_the_last_checkpoint() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    assert_eq!(home.run(&format!("{} --set train.epochs=1", train(&out))).code, Some(0));
+    let before = Checkpoint::list(&out.join("checkpoints"));
+    let wanted = tensors(before.last().unwrap());
+    // Files may not grow beyond some blocks: as on a full disk, a write fails in the middle.
+    let polaris = home.command(&format!("{} --resume", train(&out)));
+    let words: Vec<_> = polaris.get_args().map(|word| word.to_string_lossy()).collect();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} {}",
+        env!("CARGO_BIN_EXE_polaris"),
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+    );
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script);
+    shell.env("POLARIS_CACHE_DIR", home.cache()).env("POLARIS_DATA_DIR", home.data());
+    let answer = common::Answer::of(&mut shell);
+    assert_eq!(answer.code, Some(3), "{}", answer.stderr);
+    assert_eq!(Checkpoint::list(&out.join("checkpoints")), before);
+    assert_eq!(tensors(before.last().unwrap()), wanted);
+}
+
+#[test]
+fn data_and_configurations_are_refused_with_file_line_and_reason() {
+    let home = Home::with_shared_cache();
+    let config = home.path("mine.toml");
+    let table = home.path("table.csv");
+    let write = |data: &str, rest: &str| {
+        let text = format!(
+            "[model]\nkind = \"mlp\"\n[data]\nsource = \"csv\"\npath = \"table.csv\"\n{data}\n{rest}"
+        );
+        fs::write(&config, text).unwrap();
+    };
+    let run =
+        || home.run(&format!("train {} --out {}", config.display(), home.path("out").display()));
+    fs::write(&table, "a,b,kind\n1,2,x\n3,4,y\n5,six,x\n").unwrap();
+    for (data, rest, parts) in [
+        ("target = \"knd\"", "", &["table.csv", "knd", "kind"][..]),
+        ("target = \"kind\"", "", &["table.csv", "4", "six"][..]),
+        (
+            "target = \"kind\"",
+            "[train]\nepoch = 3",
+            &["mine.toml", "epoch", "did you mean `epochs`"][..],
+        ),
+        ("target = \"kind\"\npath = \"none.csv\"", "", &["mine.toml"][..]),
+        ("target = \"kind\"", "[optim]\nlr = \"fast\"", &["mine.toml", "[optim]"][..]),
+    ] {
+        write(data, rest);
+        let answer = run();
+        assert_eq!(answer.code, Some(3), "{}", answer.stderr);
+        for part in parts {
+            assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
+        }
+        assert!(!home.path("out").exists(), "nothing should have been written");
+    }
+    // What is right is learned.
+    let rows: String =
+        (0..60).map(|i| format!("{},{},{}\n", i % 7, i % 2, ["x", "y"][i % 2])).collect();
+    fs::write(&table, format!("a,b,kind\n{rows}")).unwrap();
+    write("target = \"kind\"", "[optim]\nlr = 0.01\n[train]\nepochs = 30");
+    let answer = run();
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert!(answer.stdout.contains("100.00 % right"), "{}", answer.stdout);
+}
+
+#[test]
+fn a_small_gpt_learns_to_repeat_and_writes() {
+    let home = Home::with_shared_cache();
+    let text = home.path("text.txt");
+    fs::write(&text, "the cat sat on the mat. ".repeat(200)).unwrap();
+    let config = home.path("gpt.toml");
+    fs::write(
+        &config,
+        "[model]\nkind = \"gpt\"\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nsource = \"text\"\n\
+         path = \"text.txt\"\ncontext = 35\n[optim]\nlr = 0.01\n[train]\nepochs = 40\nbatch = 16\n",
+    )
+    .unwrap();
+    let out = home.path("out");
+    let answer = home.run(&format!("train {} --out {}", config.display(), out.display()));
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let written = home
+        .run(&format!("generate {} --prompt the --tokens 40 --temperature 0 --json", out.display()))
+        .json();
+    let text =
+        format!("{}{}", written["prompt"].as_str().unwrap(), written["text"].as_str().unwrap());
+    assert!("the cat sat on the mat. ".repeat(4).contains(&text), "{text}");
+    let none = home.run("generate nowhere");
+    assert_eq!(none.code, Some(3));
+    assert!(none.stderr.contains("there is no model"), "{}", none.stderr);
+}

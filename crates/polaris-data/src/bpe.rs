@@ -1,0 +1,130 @@
+//! Byte-pair encoding, from and to Hugging Face's `tokenizer.json`.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+use crate::{Error, Result, Tokenizer, files};
+
+/// A tokenizer read from a `tokenizer.json` or trained here. The file may hold other models than
+/// byte-pair encoding; whatever the `tokenizers` crate reads is used as it is.
+#[derive(Debug, Clone)]
+pub struct Bpe {
+    inner: tokenizers::Tokenizer,
+    vocabulary: usize,
+}
+
+impl Bpe {
+    /// Reads a `tokenizer.json`.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Self::from_json(&files::read_all(path)?).map_err(|error| Error::Format {
+            path: path.into(),
+            format: "tokenizer.json",
+            reason: error.to_string(),
+        })
+    }
+
+    /// Reads the contents of a `tokenizer.json`, such as one that is part of a model's file.
+    pub fn from_json(json: &[u8]) -> Result<Self> {
+        // The crate's own reader panics on some texts that are no JSON; this one says where.
+        serde_json::from_slice::<serde_json::Value>(json)
+            .map_err(|e| failed("read it")(e.into()))?;
+        Self::new(guarded("read it", || tokenizers::Tokenizer::from_bytes(json))?)
+    }
+
+    fn new(inner: tokenizers::Tokenizer) -> Result<Self> {
+        // Numbers may have gaps, so the table that a network looks tokens up in must have room
+        // for the largest, however many there are.
+        let largest = inner.get_vocab(true).into_values().max();
+        let largest = largest.ok_or_else(|| failed("read it")("it has no tokens".into()))?;
+        Ok(Bpe { inner, vocabulary: largest as usize + 1 })
+    }
+
+    /// Learns a byte-level encoding of at most `tokens` tokens from a text: the 256 bytes, and
+    /// the most frequent pairs. A short text may not have enough pairs; then there are fewer.
+    pub fn train(text: &str, tokens: usize) -> Result<Self> {
+        let alphabet = ByteLevel::alphabet();
+        if tokens < alphabet.len() || u32::try_from(tokens).is_err() {
+            return Err(Error::BadOption {
+                option: "tokens",
+                value: tokens.to_string(),
+                reason: format!(
+                    "every byte is a token, so it must be at least {}, and fit 32 bits",
+                    alphabet.len()
+                ),
+            });
+        }
+        let trainer = BpeTrainerBuilder::new()
+            .vocab_size(tokens)
+            .show_progress(false)
+            .initial_alphabet(alphabet.into_iter().collect())
+            .build();
+        let mut inner = tokenizers::Tokenizer::new(BPE::default());
+        // No space is put in front, so that decoding gives back exactly what was encoded.
+        let bytes = ByteLevel::default().add_prefix_space(false);
+        inner.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
+        let mut trainer = TrainerWrapper::from(trainer);
+        inner.train(&mut trainer, std::iter::once(text)).map_err(failed("train on the text"))?;
+        Self::new(inner)
+    }
+
+    /// The contents of its `tokenizer.json`.
+    pub fn to_json(&self) -> Result<String> {
+        self.inner.to_string(true).map_err(failed("write it"))
+    }
+
+    /// Writes its `tokenizer.json`. The file appears whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let json = self.to_json()?;
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
+            .map_err(files::io(path, "write"))?;
+        file.write_all(json.as_bytes()).map_err(files::io(path, "write"))?;
+        file.as_file().sync_all().map_err(files::io(path, "write"))?;
+        file.persist(path).map_err(|e| files::io(path, "write")(e.error))?;
+        Ok(())
+    }
+}
+
+/// Learns a byte-level encoding of at most `tokens` tokens from a text and writes it to a
+/// `tokenizer.json`.
+pub fn train_bpe(text: &str, tokens: usize, path: impl AsRef<Path>) -> Result<Bpe> {
+    let bpe = Bpe::train(text, tokens)?;
+    bpe.save(path)?;
+    Ok(bpe)
+}
+
+/// Runs code of the `tokenizers` crate on what a file said. It unwraps here and there, and a
+/// strange file should be an error like any other, not the end of the program.
+fn guarded<T>(action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(failed(action)),
+        Err(_) => Err(failed(action)("its contents contradict each other".into())),
+    }
+}
+
+fn failed(action: &'static str) -> impl FnOnce(tokenizers::Error) -> Error {
+    move |error| Error::Tokenizer { action, reason: error.to_string() }
+}
+
+impl Tokenizer for Bpe {
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let encoding = guarded("encode the text", || self.inner.encode_fast(text, false))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        // It fails only where a decoder named in the file does, and then there is no text.
+        guarded("decode", || self.inner.decode(tokens, false)).unwrap_or_default()
+    }
+}

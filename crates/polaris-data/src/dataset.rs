@@ -1,0 +1,179 @@
+//! What a data set is: examples by index, all of one shape, with or without classes.
+
+use crate::{Error, Result};
+
+/// Of which kind the numbers are. Two are enough: what a network computes with, and what it
+/// looks up (classes, tokens).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// 32-bit floating point.
+    F32,
+    /// 64-bit integers.
+    I64,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::F32 => "f32",
+            Kind::I64 => "i64",
+        })
+    }
+}
+
+/// The numbers of a batch or an example, in one of two kinds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Floating-point numbers.
+    F32(Vec<f32>),
+    /// Integers.
+    I64(Vec<i64>),
+}
+
+impl Values {
+    /// No numbers yet, of a kind.
+    pub fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::F32 => Values::F32(Vec::new()),
+            Kind::I64 => Values::I64(Vec::new()),
+        }
+    }
+
+    /// No numbers yet, with room for `capacity` of them.
+    pub fn with_capacity(kind: Kind, capacity: usize) -> Self {
+        match kind {
+            Kind::F32 => Values::F32(Vec::with_capacity(capacity)),
+            Kind::I64 => Values::I64(Vec::with_capacity(capacity)),
+        }
+    }
+
+    /// Of which kind they are.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Values::F32(_) => Kind::F32,
+            Values::I64(_) => Kind::I64,
+        }
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::F32(values) => values.len(),
+            Values::I64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers, if they are floating point.
+    pub fn as_f32(&self) -> Option<&[f32]> {
+        match self {
+            Values::F32(values) => Some(values),
+            Values::I64(_) => None,
+        }
+    }
+
+    /// The numbers, if they are integers.
+    pub fn as_i64(&self) -> Option<&[i64]> {
+        match self {
+            Values::F32(_) => None,
+            Values::I64(values) => Some(values),
+        }
+    }
+
+    /// Appends `from[start..start + count]`; both must be of one kind.
+    pub(crate) fn append_range(&mut self, from: &Values, start: usize, count: usize) -> Result<()> {
+        let missing = || Error::IndexOutOfRange { index: start + count, len: from.len() };
+        match (self, from) {
+            (Values::F32(to), Values::F32(from)) => {
+                to.extend_from_slice(from.get(start..start + count).ok_or_else(missing)?);
+            }
+            (Values::I64(to), Values::I64(from)) => {
+                to.extend_from_slice(from.get(start..start + count).ok_or_else(missing)?);
+            }
+            (to, from) => {
+                return Err(Error::KindMismatch {
+                    what: "the values to append to".into(),
+                    expected: from.kind(),
+                    found: to.kind(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What every example has: its dimensions and kind. Scalars (a class) have no dimensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The dimensions of one example.
+    pub dims: Vec<usize>,
+    /// The kind of its numbers.
+    pub kind: Kind,
+}
+
+impl Spec {
+    /// Dimensions and kind.
+    pub fn new(dims: impl Into<Vec<usize>>, kind: Kind) -> Self {
+        Spec { dims: dims.into(), kind }
+    }
+
+    /// How many numbers an example has; an error where the dimensions hold nothing or more than
+    /// can be addressed, so that no one divides by zero or allocates by an overflowed product.
+    pub fn elements(&self) -> Result<usize> {
+        match self.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) {
+            Some(n) if n > 0 && n <= isize::MAX as usize / 8 => Ok(n),
+            _ => Err(Error::BadDims { dims: self.dims.clone() }),
+        }
+    }
+}
+
+/// Examples by index.
+///
+/// Implementations are read from several threads at once, and an example must be the same each
+/// time it is read: randomness belongs to the loader, which can repeat it.
+pub trait Dataset: Send + Sync {
+    /// How many examples there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What every input looks like.
+    fn input(&self) -> &Spec;
+
+    /// What every target looks like.
+    fn target(&self) -> &Spec;
+
+    /// Names of the classes; empty if targets are not classes.
+    fn classes(&self) -> &[String];
+
+    /// The class of an example, without reading it; `None` if targets are not classes.
+    fn label(&self, index: usize) -> Option<usize>;
+
+    /// Appends one example: exactly as many numbers as [`Dataset::input`] and
+    /// [`Dataset::target`] promise.
+    fn append(&self, index: usize, input: &mut Values, target: &mut Values) -> Result<()>;
+}
+
+/// Several examples side by side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// How many examples.
+    pub size: usize,
+    /// Their inputs, one after the other.
+    pub inputs: Values,
+    /// The dimensions of the inputs, with the batch first.
+    pub input_dims: Vec<usize>,
+    /// Their targets, one after the other.
+    pub targets: Values,
+    /// The dimensions of the targets, with the batch first.
+    pub target_dims: Vec<usize>,
+    /// Which examples they are, as indices into the data set.
+    pub indices: Vec<usize>,
+}

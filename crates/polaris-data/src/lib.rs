@@ -1,0 +1,68 @@
+//! Data sets on disk, turned into batches for training. It knows nothing of tensors or devices:
+//! what leaves this crate are plain vectors of numbers with their dimensions.
+//!
+//! A [`Dataset`] gives examples by index, a [`Loader`] turns a list of indices into shuffled,
+//! augmented batches on a background thread. Everything random depends on a seed, an epoch and an
+//! index alone, so that a training run that is resumed sees what it would have seen.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use polaris_data::{Augment, Loader, LoaderOptions, digits, stratified_split};
+//!
+//! # fn main() -> polaris_data::Result<()> {
+//! let digits = Arc::new(digits()?);
+//! let mut parts = stratified_split(&*digits, &[0.8, 0.2], 1)?;
+//! let (test, train) = (parts.remove(1), parts.remove(0));
+//! let options = LoaderOptions {
+//!     batch: 64,
+//!     shuffle: true,
+//!     augment: vec![Augment::Shift { pixels: 1 }],
+//!     ..LoaderOptions::default()
+//! };
+//! let train = Loader::new(digits.clone(), train, options)?;
+//! for batch in train.epoch(0, 0) {
+//!     let batch = batch?;
+//!     assert_eq!(batch.input_dims[1..], [1, 8, 8]);
+//! }
+//! # assert_eq!(test.len(), 359);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod augment;
+mod binary;
+mod bpe;
+mod bundled;
+mod classes;
+mod dataset;
+mod error;
+mod files;
+mod idx;
+mod images;
+mod loader;
+mod names;
+mod npy;
+mod npy_header;
+mod random;
+mod split;
+mod table;
+mod text;
+mod tokens;
+
+pub use array::{ArrayDataset, ArrayOptions, Target};
+pub use augment::Augment;
+pub use bpe::{Bpe, train_bpe};
+pub use bundled::{digits, text};
+pub use dataset::{Batch, Dataset, Kind, Spec, Values};
+pub use error::{Error, Result};
+pub use images::{ImageFolder, ImageOptions};
+pub use loader::{Batches, Loader, LoaderOptions};
+pub use npy::{NpyArray, read_npy, read_npz};
+pub use random::Random;
+pub use split::{sequential_split, stratified_split};
+pub use table::CsvOptions;
+pub use text::TextDataset;
+pub use tokens::{Bytes, Tokenizer};

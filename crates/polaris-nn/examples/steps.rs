@@ -1,0 +1,134 @@
+//! Trains a model for `bench/torch/parity.py` and `bench/torch/training.py`. Lines come in, as JSON, and
+//! an answer goes out for each:
+//!
+//! - `{"model": {...}, "input": [..], "outputs": n, "optimizer": "sgd" | "adam" | "adamw", "rate": r,
+//!   "momentum": m, "dtype": "f32", "state": "file.safetensors"}` prepares; the state is optional.
+//! - `{"save": "file.safetensors"}` writes the model's state.
+//! - `{"losses": "batches.safetensors"}` takes a step for each batch `x.N`, `y.N` of the file; answers
+//!   with the losses.
+//! - `{"time": n, "batch": "batches.safetensors"}` takes n steps with the first batch; answers with the
+//!   seconds, and the loss at the end.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use polaris_core::DType;
+use polaris_nn::models::{Ends, Model};
+use polaris_nn::optim::{Adam, Group, Optimizer, Sgd};
+use polaris_nn::{Init, Module, Pass, load_state, parameters, state, tensors_file};
+use polaris_runtime::{DeviceId, DeviceRef, Runtime, RuntimeOptions};
+use polaris_tensor::Tensor;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+type Failure = Box<dyn Error>;
+
+#[derive(Deserialize)]
+struct Request {
+    model: Model,
+    input: Vec<usize>,
+    outputs: usize,
+    optimizer: String,
+    rate: f64,
+    #[serde(default)]
+    momentum: f64,
+    #[serde(default)]
+    dtype: String,
+    state: Option<String>,
+}
+
+struct Training {
+    model: Box<dyn Module>,
+    optimizer: Box<dyn Optimizer>,
+    dtype: DType,
+}
+
+fn main() -> Result<(), Failure> {
+    let id: DeviceId = std::env::args().nth(1).as_deref().unwrap_or("cpu").parse()?;
+    let runtime = Runtime::discover(&RuntimeOptions::default())?;
+    let device = runtime.devices().iter().find(|device| device.id() == id);
+    let device = device.ok_or_else(|| format!("there is no device {id}"))?;
+    let mut training = None;
+    for line in std::io::stdin().lock().lines() {
+        let answer = answer(device, &mut training, serde_json::from_str(&line?)?);
+        let answer = answer.unwrap_or_else(|error| json!({ "error": error.to_string() }));
+        println!("{answer}");
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn answer(
+    device: &DeviceRef,
+    training: &mut Option<Training>,
+    request: Value,
+) -> Result<Value, Failure> {
+    if request.get("model").is_some() {
+        *training = Some(prepare(device, serde_json::from_value(request)?)?);
+        return Ok(json!("ready"));
+    }
+    let training = training.as_mut().ok_or("no model was prepared")?;
+    if let Some(path) = request["save"].as_str() {
+        tensors_file::write(Path::new(path), &state(&*training.model), &HashMap::new())?;
+        return Ok(json!("saved"));
+    }
+    if let Some(path) = request["losses"].as_str() {
+        let (batches, _) = tensors_file::read(Path::new(path), device)?;
+        let mut losses = Vec::new();
+        for step in 0..batches.len() / 2 {
+            losses.push(training.step(&batches, step)?.item()?);
+        }
+        return Ok(json!(losses));
+    }
+    let steps = request["time"].as_u64().ok_or("not a request")?;
+    let path = request["batch"].as_str().ok_or("a batch is missing")?;
+    let (batches, _) = tensors_file::read(Path::new(path), device)?;
+    let begin = Instant::now();
+    let mut loss = None;
+    for _ in 0..steps {
+        loss = Some(training.step(&batches, 0)?);
+    }
+    device.queue().finish()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let loss = loss.map(|loss| loss.item()).transpose()?;
+    let peak = device.allocator().memory_use().peak;
+    Ok(json!({ "seconds": seconds, "loss": loss, "peak_bytes": peak }))
+}
+
+fn prepare(device: &DeviceRef, request: Request) -> Result<Training, Failure> {
+    let dtype = if request.dtype == "f64" { DType::F64 } else { DType::F32 };
+    let ends = Ends { input: request.input, outputs: request.outputs };
+    let model = request.model.build(&ends, &mut Init::new(device, 1).with_dtype(dtype))?;
+    if let Some(path) = request.state {
+        load_state(&*model, &tensors_file::read(Path::new(&path), device)?.0)?;
+    }
+    let decay = if request.optimizer == "adamw" { 0.01 } else { 0.0 };
+    let groups = vec![Group::new(parameters(&*model), request.rate, decay)];
+    let optimizer: Box<dyn Optimizer> = match request.optimizer.as_str() {
+        "sgd" => Box::new(Sgd::new(groups, request.momentum, false)?),
+        "adam" => Box::new(Adam::new(groups, [0.9, 0.999], 1e-8, false)?),
+        "adamw" => Box::new(Adam::new(groups, [0.9, 0.999], 1e-8, true)?),
+        other => return Err(format!("there is no optimiser `{other}`").into()),
+    };
+    Ok(Training { model, optimizer, dtype })
+}
+
+impl Training {
+    fn step(&mut self, batches: &HashMap<String, Tensor>, step: usize) -> Result<Tensor, Failure> {
+        let find = |name: String| batches.get(&name).ok_or(format!("there is no `{name}`"));
+        let (mut x, y) = (find(format!("x.{step}"))?.clone(), find(format!("y.{step}"))?);
+        if x.dtype().is_float() {
+            x = x.to_dtype(self.dtype)?;
+        }
+        let logits = self.model.forward(&x, &Pass::training(step as u64))?;
+        let classes = logits.dims()[logits.rank() - 1];
+        let logits = logits.reshape(&[logits.elements() / classes, classes])?;
+        let loss = logits.cross_entropy_loss(&y.flatten()?, None, Default::default())?;
+        loss.backward()?;
+        self.optimizer.step()?;
+        Ok(loss.detach())
+    }
+}

@@ -1,0 +1,114 @@
+//! Convolutions along one or two axes, and their transposes.
+
+use polaris_ops::Convolution;
+use polaris_tensor::Tensor;
+
+use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
+
+/// A convolution of `[N, C, L]` or `[N, C, H, W]`; its weight is `[outputs, C / groups, ...]`.
+#[derive(Debug)]
+pub struct Conv {
+    weight: Parameter,
+    bias: Option<Parameter>,
+    problem: Convolution,
+}
+
+impl Conv {
+    /// A layer as PyTorch begins it, with a kernel of one or two axes.
+    ///
+    /// # Errors
+    /// If channels cannot be cut into groups, or there is no room.
+    pub fn new(
+        [inputs, outputs]: [usize; 2],
+        kernel: &[usize],
+        problem: Convolution,
+        bias: bool,
+        init: &mut Init,
+    ) -> Result<Self> {
+        let groups = problem.groups;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            let what =
+                format!("{inputs} and {outputs} channels cannot be cut into {groups} groups");
+            return Err(Error::invalid(what));
+        }
+        let mut dims = vec![outputs, inputs / groups];
+        dims.extend_from_slice(kernel);
+        let fan_in = dims[1..].iter().product();
+        let weight = init.kaiming(&dims, fan_in)?;
+        let bias = bias.then(|| init.kaiming(&[outputs], fan_in)).transpose()?;
+        Ok(Self { weight, bias, problem })
+    }
+}
+
+impl Layer for Conv {
+    fn visit(&self, parts: &mut Parts) {
+        parts.parameter("weight", &self.weight);
+        if let Some(bias) = &self.bias {
+            parts.parameter("bias", bias);
+        }
+    }
+}
+
+impl Module for Conv {
+    fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
+        let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
+        let weight = self.weight.value(pass)?;
+        Ok(pass.cast(x)?.convolution(&weight, bias.as_ref(), &self.problem)?)
+    }
+}
+
+/// The transpose of a convolution; its weight is `[C, outputs / groups, ...]`.
+#[derive(Debug)]
+pub struct TransposedConv {
+    weight: Parameter,
+    bias: Option<Parameter>,
+    problem: Convolution,
+    output_padding: [usize; 2],
+}
+
+impl TransposedConv {
+    /// A layer as PyTorch begins it, with a kernel of one or two axes.
+    ///
+    /// # Errors
+    /// If channels cannot be cut into groups, or there is no room.
+    pub fn new(
+        [inputs, outputs]: [usize; 2],
+        kernel: &[usize],
+        problem: Convolution,
+        output_padding: [usize; 2],
+        bias: bool,
+        init: &mut Init,
+    ) -> Result<Self> {
+        let groups = problem.groups;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            let what =
+                format!("{inputs} and {outputs} channels cannot be cut into {groups} groups");
+            return Err(Error::invalid(what));
+        }
+        let mut dims = vec![inputs, outputs / groups];
+        dims.extend_from_slice(kernel);
+        // PyTorch counts the second axis of the weight here, too.
+        let fan_in = dims[1..].iter().product();
+        let weight = init.kaiming(&dims, fan_in)?;
+        let bias = bias.then(|| init.kaiming(&[outputs], fan_in)).transpose()?;
+        Ok(Self { weight, bias, problem, output_padding })
+    }
+}
+
+impl Layer for TransposedConv {
+    fn visit(&self, parts: &mut Parts) {
+        parts.parameter("weight", &self.weight);
+        if let Some(bias) = &self.bias {
+            parts.parameter("bias", bias);
+        }
+    }
+}
+
+impl Module for TransposedConv {
+    fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
+        let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
+        let (weight, padding) = (self.weight.value(pass)?, self.output_padding);
+        let x = pass.cast(x)?;
+        Ok(x.transposed_convolution(&weight, bias.as_ref(), padding, &self.problem)?)
+    }
+}

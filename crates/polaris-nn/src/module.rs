@@ -1,0 +1,105 @@
+//! Layers as named parts: what is learned, what is remembered, and what they are made of.
+
+use std::collections::{BTreeMap, HashMap};
+
+use polaris_core::Shape;
+use polaris_tensor::Tensor;
+
+use crate::{Error, Parameter, Pass, Result};
+
+/// Something with parameters.
+pub trait Layer: Send + Sync {
+    /// Names its parameters, buffers and the layers it is made of, always in the same order.
+    fn visit(&self, parts: &mut Parts);
+}
+
+/// A layer from one tensor to another.
+pub trait Module: Layer {
+    /// The result for an input.
+    ///
+    /// # Errors
+    /// If the input does not fit, or there is no room.
+    fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor>;
+}
+
+/// The parts of a layer with their names, as they are found.
+#[derive(Default)]
+pub struct Parts {
+    prefix: String,
+    parameters: Vec<(String, Parameter)>,
+    buffers: Vec<(String, Tensor)>,
+}
+
+impl Parts {
+    /// A tensor that is learned.
+    pub fn parameter(&mut self, name: &str, parameter: &Parameter) {
+        self.parameters.push((format!("{}{name}", self.prefix), parameter.clone()));
+    }
+
+    /// A tensor that belongs to the state but is not learned, such as a running mean.
+    pub fn buffer(&mut self, name: &str, tensor: &Tensor) {
+        self.buffers.push((format!("{}{name}", self.prefix), tensor.clone()));
+    }
+
+    /// A layer that this one is made of.
+    pub fn layer(&mut self, name: &str, layer: &dyn Layer) {
+        let length = self.prefix.len();
+        self.prefix.push_str(name);
+        self.prefix.push('.');
+        layer.visit(self);
+        self.prefix.truncate(length);
+    }
+
+    fn of(layer: &dyn Layer) -> Self {
+        let mut parts = Self::default();
+        layer.visit(&mut parts);
+        parts
+    }
+}
+
+/// All parameters of a layer, with their names.
+pub fn parameters(layer: &dyn Layer) -> Vec<(String, Parameter)> {
+    Parts::of(layer).parameters
+}
+
+/// The state of a layer: its parameters and buffers by name, sharing their memory.
+pub fn state(layer: &dyn Layer) -> Vec<(String, Tensor)> {
+    let parts = Parts::of(layer);
+    let parameters =
+        parts.parameters.into_iter().map(|(name, parameter)| (name, parameter.tensor().detach()));
+    parameters.chain(parts.buffers).collect()
+}
+
+/// Overwrites the state of a layer. Nothing is changed unless all of it fits.
+///
+/// # Errors
+/// `WrongState` if a name is missing, too many or has another shape; or if a copy fails.
+pub fn load_state(layer: &dyn Layer, new: &HashMap<String, Tensor>) -> Result<()> {
+    let own: BTreeMap<String, Tensor> = state(layer).into_iter().collect();
+    let mut wrong = Vec::new();
+    for (name, tensor) in &own {
+        match new.get(name) {
+            None => wrong.push(format!("`{name}` is missing")),
+            Some(found) if found.shape() != tensor.shape() => {
+                let (found, expected): (&Shape, &Shape) = (found.shape(), tensor.shape());
+                wrong.push(format!("`{name}` has shape {found} instead of {expected}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let unknown = new.keys().filter(|name| !own.contains_key(*name));
+    let mut unknown: Vec<String> = unknown.map(|name| format!("there is no `{name}`")).collect();
+    unknown.sort();
+    wrong.extend(unknown);
+    if !wrong.is_empty() {
+        let more = wrong.len().saturating_sub(5);
+        wrong.truncate(5);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        return Err(Error::WrongState { what: format!("{}{more}", wrong.join(", ")) });
+    }
+    for (name, tensor) in &own {
+        let found = new[name].to_device(tensor.device())?.to_dtype(tensor.dtype())?;
+        tensor.copy_from(&found)?;
+    }
+    Ok(())
+}

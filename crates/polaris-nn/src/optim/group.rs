@@ -1,0 +1,75 @@
+//! Parameters that share a rate.
+
+use polaris_ops::Array;
+use polaris_ops::fused::{Expression, evaluate_into};
+use polaris_tensor::Tensor;
+
+use crate::{Parameter, Result};
+
+/// Parameters with a rate and a decay of their own.
+#[derive(Debug)]
+pub struct Group {
+    /// The rate they learn at.
+    pub rate: f64,
+    /// The rate that schedules refer to.
+    pub first_rate: f64,
+    /// How strongly they are pulled towards zero.
+    pub weight_decay: f64,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A parameter and what the optimiser remembers of it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub name: String,
+    pub parameter: Parameter,
+    pub memory: Vec<(&'static str, Tensor)>,
+}
+
+impl Group {
+    /// A group of named parameters.
+    pub fn new(parameters: Vec<(String, Parameter)>, rate: f64, weight_decay: f64) -> Self {
+        let entry = |(name, parameter)| Entry { name, parameter, memory: Vec::new() };
+        let entries = parameters.into_iter().map(entry).collect();
+        Self { rate, first_rate: rate, weight_decay, entries }
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.entries.iter().map(|entry| &entry.parameter)
+    }
+
+    /// Gives each parameter memory that begins as zeros.
+    pub(super) fn remember(&mut self, names: &[&'static str]) -> Result<()> {
+        for entry in &mut self.entries {
+            let zeros = || -> Result<Tensor> { Ok(entry.parameter.tensor().zeros_like()?) };
+            entry.memory = names.iter().map(|&name| Ok((name, zeros()?))).collect::<Result<_>>()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> Vec<(String, Tensor)> {
+        let of_entry = |entry: &Entry| {
+            let memory = entry.memory.iter();
+            memory
+                .map(|(what, tensor)| (format!("{}.{what}", entry.name), tensor.clone()))
+                .collect::<Vec<_>>()
+        };
+        self.entries.iter().flat_map(of_entry).collect()
+    }
+
+    /// The entries that have gradients, with these; the gradients are forgotten.
+    pub(super) fn due(&self) -> impl Iterator<Item = (&Entry, Tensor)> {
+        self.entries.iter().filter_map(|entry| {
+            let tensor = entry.parameter.tensor();
+            let gradient = tensor.grad().filter(|_| !entry.parameter.is_frozen());
+            tensor.zero_grad();
+            gradient.map(|gradient| (entry, gradient))
+        })
+    }
+}
+
+/// Computes an expression over a tensor itself.
+pub(super) fn change(tensor: &Tensor, expression: &Expression, inputs: &[&Array]) -> Result<()> {
+    Ok(tensor.update(|array| evaluate_into(expression, inputs, array))?)
+}

@@ -1,0 +1,196 @@
+//! Files of a training: checkpoints that hold everything, and models that can be used.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use polaris_runtime::DeviceRef;
+use polaris_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::config::Config;
+use super::data::Task;
+use crate::models::Ends;
+use crate::optim::Optimizer;
+use crate::tensors_file;
+use crate::{Error, Init, LossScale, Module, Result, load_state, state};
+
+/// How far a training is.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Steps that were taken.
+    pub step: u64,
+    /// Whole passes through the data.
+    pub epoch: u64,
+    /// Batches of the current pass that were seen.
+    pub batch: usize,
+    /// The best score, and the step it was found at.
+    pub best: Option<(f64, u64)>,
+    /// Evaluations since then.
+    pub stale: u64,
+    /// What the loss is multiplied by, in half precision.
+    pub loss_scale: Option<LossScale>,
+}
+
+/// A file from which a training goes on as if nothing had been.
+pub struct Checkpoint;
+
+/// Under these names the tensors and words are found in the file.
+const MODEL: &str = "model.";
+const OPTIMIZER: &str = "optimizer.";
+const PROGRESS: &str = "polaris.progress";
+const STEPS: &str = "polaris.optimizer_steps";
+const ABOUT: &str = "polaris.model";
+const FORMAT: (&str, &str) = ("polaris.format", "1");
+
+impl Checkpoint {
+    /// Writes all of it, whole or not at all.
+    ///
+    /// # Errors
+    /// If the disk is full or the place cannot be written: what was there is still there.
+    pub fn save(
+        path: &Path,
+        model: &dyn Module,
+        optimizer: &dyn Optimizer,
+        progress: &Progress,
+        about: &ModelFile,
+    ) -> Result<()> {
+        let named = |prefix: &'static str| {
+            move |(name, tensor): (String, Tensor)| (format!("{prefix}{name}"), tensor)
+        };
+        let tensors: Vec<(String, Tensor)> = (state(model).into_iter().map(named(MODEL)))
+            .chain(optimizer.state().into_iter().map(named(OPTIMIZER)))
+            .collect();
+        let words = HashMap::from([
+            (FORMAT.0.to_owned(), FORMAT.1.to_owned()),
+            (PROGRESS.to_owned(), json(path, progress)?),
+            (STEPS.to_owned(), optimizer.steps().to_string()),
+            (ABOUT.to_owned(), json(path, about)?),
+        ]);
+        tensors_file::write(path, &tensors, &words)
+    }
+
+    /// Reads a file into a model and an optimiser.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or belongs to another model or optimiser.
+    pub fn load(
+        path: &Path,
+        device: &DeviceRef,
+        model: &dyn Module,
+        optimizer: &mut dyn Optimizer,
+    ) -> Result<Progress> {
+        let (tensors, words) = tensors_file::read(path, device)?;
+        let no_checkpoint = || Error::file(path, "this is no checkpoint of a training");
+        let progress = words.get(PROGRESS).ok_or_else(no_checkpoint)?;
+        let progress = serde_json::from_str(progress).map_err(|error| Error::file(path, error))?;
+        let steps = words.get(STEPS).and_then(|steps| steps.parse().ok());
+        let (mut of_model, mut of_optimizer) = (HashMap::new(), HashMap::new());
+        for (name, tensor) in tensors {
+            if let Some(name) = name.strip_prefix(MODEL) {
+                of_model.insert(name.to_owned(), tensor);
+            } else if let Some(name) = name.strip_prefix(OPTIMIZER) {
+                of_optimizer.insert(name.to_owned(), tensor);
+            }
+        }
+        let with_path = |error| match error {
+            Error::WrongState { what } => Error::file(
+                path,
+                format!("this is a checkpoint of another model or optimiser: {what}"),
+            ),
+            other => other,
+        };
+        load_state(model, &of_model).map_err(with_path)?;
+        optimizer.load_state(&of_optimizer).map_err(with_path)?;
+        optimizer.set_steps(steps.ok_or_else(no_checkpoint)?);
+        Ok(progress)
+    }
+
+    /// The checkpoints of a folder, oldest first.
+    pub fn list(folder: &Path) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut found: Vec<(u64, PathBuf)> = files
+            .filter_map(|file| {
+                let name = file.file_name();
+                let step = name.to_str()?.strip_prefix("step-")?.strip_suffix(".safetensors")?;
+                Some((step.parse().ok()?, file.path()))
+            })
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// The name of a step's checkpoint.
+    pub fn path(folder: &Path, step: u64) -> PathBuf {
+        folder.join(format!("step-{step:08}.safetensors"))
+    }
+
+    /// Removes all but the newest.
+    pub fn prune(folder: &Path, keep: usize) {
+        let files = Self::list(folder);
+        for path in &files[..files.len().saturating_sub(keep)] {
+            // One that cannot be removed does no harm.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What a model's file says about it, so that it can be used without anything else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelFile {
+    /// The training it comes from.
+    pub config: Config,
+    /// What it predicts.
+    pub task: Task,
+    /// The dimensions of an example.
+    pub input: Vec<usize>,
+    /// Classes, numbers or tokens.
+    pub outputs: usize,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+    /// The tokenizer's own file, if the model reads tokens that are not bytes.
+    #[serde(default)]
+    pub tokenizer: Option<String>,
+}
+
+impl ModelFile {
+    /// Writes the state of a model with what is known about it.
+    ///
+    /// # Errors
+    /// If the disk is full or the place cannot be written.
+    pub fn save(&self, path: &Path, model: &dyn Module) -> Result<()> {
+        let words = HashMap::from([
+            (FORMAT.0.to_owned(), FORMAT.1.to_owned()),
+            (ABOUT.to_owned(), json(path, self)?),
+        ]);
+        tensors_file::write(path, &state(model), &words)
+    }
+
+    /// Reads a model, from its own file or from a checkpoint.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not one of ours.
+    pub fn load(path: &Path, device: &DeviceRef) -> Result<(Self, Box<dyn Module>)> {
+        let (mut tensors, words) = tensors_file::read(path, device)?;
+        let about = words.get(ABOUT).ok_or_else(|| {
+            Error::file(
+                path,
+                "this file does not say which model it is: it is not of `polaris train`",
+            )
+        })?;
+        let about: Self = serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
+        if words.contains_key(PROGRESS) {
+            let of_model = tensors.into_iter().filter_map(|(name, tensor)| {
+                name.strip_prefix(MODEL).map(|name| (name.to_owned(), tensor))
+            });
+            tensors = of_model.collect();
+        }
+        let ends = Ends { input: about.input.clone(), outputs: about.outputs };
+        let model = about.config.model.build(&ends, &mut Init::new(device, 0))?;
+        load_state(&*model, &tensors)?;
+        Ok((about, model))
+    }
+}
+
+fn json(path: &Path, value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::file(path, error))
+}

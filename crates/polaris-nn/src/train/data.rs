@@ -1,0 +1,221 @@
+//! The data of a configuration, cut into what is learned from and what is tested with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use polaris_data::{
+    ArrayDataset, ArrayOptions, Augment, Bpe, Bytes, CsvOptions, Dataset, Loader, LoaderOptions,
+    TextDataset, Tokenizer, sequential_split, stratified_split,
+};
+use serde::{Deserialize, Serialize};
+
+use super::config::{Config, Data, Source, Target};
+use crate::models::Ends;
+use crate::{Error, Result};
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// One of several classes.
+    Classes,
+    /// A number.
+    Number,
+    /// The next token of a text.
+    Tokens,
+}
+
+/// The data of a training.
+pub struct Splits {
+    /// To learn from.
+    pub train: Loader,
+    /// To test with, if some are kept for it.
+    pub validation: Option<Loader>,
+    /// What is predicted.
+    pub task: Task,
+    /// What the model gets and gives.
+    pub ends: Ends,
+    /// Names of the classes, if there are any.
+    pub classes: Vec<String>,
+    /// The tokenizer's own file, if it is not bytes.
+    pub tokenizer: Option<String>,
+}
+
+/// Batches that are made ahead.
+const AHEAD: usize = 4;
+
+/// Reads the data of a configuration. Relative paths are relative to a folder.
+///
+/// # Errors
+/// If something is missing or cannot be read, with file, line and reason.
+pub fn load_data(config: &Config, folder: &Path) -> Result<Splits> {
+    let data = &config.data;
+    let words = words(data, folder)?;
+    let dataset = dataset(data, folder, words.as_ref())?;
+    let parts = [1.0 - data.validation, data.validation];
+    let parts = if data.validation == 0.0 { &parts[..1] } else { &parts[..] };
+    let task = match data.source {
+        Source::Text | Source::Sample => Task::Tokens,
+        _ if data.target_is == Target::Number => Task::Number,
+        _ => Task::Classes,
+    };
+    // Neighbouring pieces of a text have much in common: its end is kept apart.
+    let mut split = match task {
+        Task::Tokens => sequential_split(dataset.len(), parts)?,
+        _ => stratified_split(&*dataset, parts, config.train.seed)?,
+    };
+    let validation = if split.len() > 1 { split.pop().unwrap_or_default() } else { Vec::new() };
+    let train = split.pop().unwrap_or_default();
+    if train.is_empty() {
+        let (kept, all) = (data.validation, dataset.len());
+        let what =
+            format!("of {all} examples, none are left to learn from (data.validation = {kept})");
+        return Err(Error::invalid(what));
+    }
+    let outputs = match task {
+        Task::Tokens => words.as_ref().map_or(0, |words| words.tokenizer.vocabulary()),
+        Task::Classes => dataset.classes().len(),
+        Task::Number => dataset.target().dims.iter().product(),
+    };
+    let options = |augment: Vec<Augment>, shuffle: bool| LoaderOptions {
+        batch: config.train.batch,
+        shuffle,
+        seed: config.train.seed,
+        drop_last: false,
+        augment,
+        prefetch: AHEAD,
+    };
+    Ok(Splits {
+        task,
+        ends: Ends { input: dataset.input().dims.clone(), outputs },
+        classes: dataset.classes().to_vec(),
+        tokenizer: words.and_then(|words| words.json),
+        train: Loader::new(Arc::clone(&dataset), train, options(augment(data), true))?,
+        validation: match validation.is_empty() {
+            true => None,
+            false => Some(Loader::new(dataset, validation, options(Vec::new(), false))?),
+        },
+    })
+}
+
+fn dataset(data: &Data, folder: &Path, words: Option<&Words>) -> Result<Arc<dyn Dataset>> {
+    let path = || match &data.path {
+        Some(path) => Ok(folder.join(path)),
+        None => Err(Error::invalid(format!("data.path is missing for {:?}", data.source))),
+    };
+    let target = match data.target_is {
+        Target::Classes => polaris_data::Target::Class,
+        Target::Number => polaris_data::Target::Number,
+    };
+    let arrays = ArrayOptions {
+        target,
+        input_dims: data.dims.clone(),
+        scale: data.scale,
+        ..ArrayOptions::default()
+    };
+    let array: ArrayDataset = match data.source {
+        Source::Digits => polaris_data::digits()?,
+        Source::Csv => {
+            let options = CsvOptions {
+                target_column: data.target.clone(),
+                columns: data.inputs.clone(),
+                target,
+                input_dims: data.dims.clone(),
+                scale: data.scale,
+                ..CsvOptions::default()
+            };
+            ArrayDataset::from_csv(path()?, &options)?
+        }
+        Source::Npz => {
+            let first = data.inputs.as_ref().and_then(|names| names.first());
+            let inputs = first.map_or("inputs", String::as_str);
+            let targets = data.target.as_deref().unwrap_or("targets");
+            ArrayDataset::from_npz(path()?, inputs, targets, &arrays)?
+        }
+        Source::Idx => {
+            let labels = data.labels.as_ref().ok_or_else(|| {
+                Error::invalid("data.labels is missing: the file of labels beside data.path")
+            })?;
+            ArrayDataset::from_idx(path()?, folder.join(labels), &arrays)?
+        }
+        Source::Images => {
+            let images = image_options(data)?;
+            return Ok(Arc::new(polaris_data::ImageFolder::open(path()?, images)?));
+        }
+        Source::Text | Source::Sample => {
+            let text = match data.source {
+                Source::Sample => polaris_data::text()?,
+                _ => {
+                    let path = path()?;
+                    std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?
+                }
+            };
+            let tokenizer = words.map_or(&Bytes as &dyn Tokenizer, |words| &*words.tokenizer);
+            return Ok(Arc::new(TextDataset::from_text(&text, tokenizer, data.context, None)?));
+        }
+    };
+    Ok(Arc::new(array))
+}
+
+/// How a text becomes tokens.
+pub struct Words {
+    /// The tokenizer.
+    pub tokenizer: Box<dyn Tokenizer>,
+    /// Its own file, if it is not bytes.
+    pub json: Option<String>,
+}
+
+impl Words {
+    /// Bytes, or what a tokenizer's own file says.
+    ///
+    /// # Errors
+    /// If the file makes no sense.
+    pub fn new(json: Option<String>) -> Result<Self> {
+        let tokenizer: Box<dyn Tokenizer> = match &json {
+            Some(json) => Box::new(Bpe::from_json(json.as_bytes())?),
+            None => Box::new(Bytes),
+        };
+        Ok(Self { tokenizer, json })
+    }
+}
+
+/// The tokenizer of a text.
+fn words(data: &Data, folder: &Path) -> Result<Option<Words>> {
+    if !matches!(data.source, Source::Text | Source::Sample) {
+        return Ok(None);
+    }
+    if data.tokenizer == "bytes" {
+        return Words::new(None).map(Some);
+    }
+    let path = folder.join(&data.tokenizer);
+    let json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+    Words::new(Some(json)).map(Some)
+}
+
+fn image_options(data: &Data) -> Result<polaris_data::ImageOptions> {
+    let Some(&[channels, height, width]) = data.dims.as_deref() else {
+        let what = "data.dims is missing for images: [channels, rows, columns] to resize them to";
+        return Err(Error::invalid(what));
+    };
+    Ok(polaris_data::ImageOptions::new(height, width, channels))
+}
+
+fn augment(data: &Data) -> Vec<Augment> {
+    let mut changes = Vec::new();
+    if data.shift > 0 {
+        changes.push(Augment::Shift { pixels: data.shift });
+    }
+    if data.rotate > 0.0 {
+        changes.push(Augment::Rotate { degrees: data.rotate });
+    }
+    if data.zoom > 0.0 {
+        changes.push(Augment::Scale { amount: data.zoom });
+    }
+    if data.flip {
+        changes.push(Augment::Flip { probability: 0.5 });
+    }
+    if data.noise > 0.0 {
+        changes.push(Augment::Noise { std: data.noise });
+    }
+    changes
+}
