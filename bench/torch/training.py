@@ -110,12 +110,26 @@ def resident(process):
     return int(line.split()[1]) / 1024
 
 
+def show_kernels(options, request, batch_file, steps):
+    """Where the device's time goes, by its own clock, in a process of its own: measuring costs time."""
+    process = start([options.runner, options.device, "--kernel-times"])
+    ask(process, request)
+    ask(process, {"time": 3, "batch": batch_file})
+    answer = ask(process, {"time": steps, "batch": batch_file, "kernels": options.kernels})
+    print(f"    {'launches':>8s} {'ms':>7s} {'share':>6s}  kernel, of a step")
+    for name, launches, seconds, share in answer["kernels"]:
+        print(f"    {launches:8.1f} {1e3 * seconds:7.3f} {100 * share:5.1f}%  {name}")
+    process.stdin.close()
+    process.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batch", action="append", default=[], help="another size, as in cnn=512")
+    parser.add_argument("--kernels", type=int, default=0, help="also show the longest kernels of a device")
     parser.add_argument("--only", help="this case alone")
     parser.add_argument("--runner", default="target/release/examples/steps")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -169,6 +183,8 @@ def main():
             for process in both:
                 process.stdin.close()
                 process.wait()
+            if options.kernels and options.device != "cpu":
+                show_kernels(options, request, batch_file, steps)
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
     print(f"geometric mean {mean:.2f}, lowest {min(ratios):.2f}")
 

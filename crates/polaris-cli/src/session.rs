@@ -1,6 +1,5 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
-use polaris::runtime::machine::Paths;
 use polaris::{Device, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::Global;
@@ -19,7 +18,7 @@ impl Session {
         let options = RuntimeOptions {
             threads: global.threads.map(usize::from),
             memory_limits: global.memory_limit.clone(),
-            paths: Paths::from_environment(),
+            ..RuntimeOptions::default()
         };
         Ok(Self { runtime: Runtime::discover(&options)?, global })
     }

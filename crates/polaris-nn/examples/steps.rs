@@ -7,7 +7,8 @@
 //! - `{"losses": "batches.safetensors"}` takes a step for each batch `x.N`, `y.N` of the file; answers
 //!   with the losses.
 //! - `{"time": n, "batch": "batches.safetensors"}` takes n steps with the first batch; answers with the
-//!   seconds, and the loss at the end.
+//!   seconds, and the loss at the end; with `"kernels": k`, for a device of OpenCL and a program that was
+//!   started with `--kernel-times`, also with the time of its longest k kernels.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -19,6 +20,7 @@ use polaris_core::DType;
 use polaris_nn::models::{Ends, Model};
 use polaris_nn::optim::{Adam, Group, Optimizer, Sgd};
 use polaris_nn::{Init, Module, Pass, load_state, parameters, state, tensors_file};
+use polaris_runtime::opencl::KernelTime;
 use polaris_runtime::{DeviceId, DeviceRef, Runtime, RuntimeOptions};
 use polaris_tensor::Tensor;
 use serde::Deserialize;
@@ -48,7 +50,9 @@ struct Training {
 
 fn main() -> Result<(), Failure> {
     let id: DeviceId = std::env::args().nth(1).as_deref().unwrap_or("cpu").parse()?;
-    let runtime = Runtime::discover(&RuntimeOptions::default())?;
+    let kernel_times = std::env::args().any(|word| word == "--kernel-times");
+    let options = RuntimeOptions { kernel_times, ..RuntimeOptions::default() };
+    let runtime = Runtime::discover(&options)?;
     let device = runtime.devices().iter().find(|device| device.id() == id);
     let device = device.ok_or_else(|| format!("there is no device {id}"))?;
     let mut training = None;
@@ -86,6 +90,18 @@ fn answer(
     let steps = request["time"].as_u64().ok_or("not a request")?;
     let path = request["batch"].as_str().ok_or("a batch is missing")?;
     let (batches, _) = tensors_file::read(Path::new(path), device)?;
+    let kernels = |most: usize| -> Result<Vec<Value>, Failure> {
+        let times =
+            device.as_opencl().map_or(Ok(Vec::new()), |device| device.take_kernel_times())?;
+        let all: f64 = times.iter().map(|kernel| kernel.time.as_secs_f64()).sum();
+        let in_words = |kernel: &KernelTime| {
+            let seconds = kernel.time.as_secs_f64();
+            let launches = kernel.launches as f64 / steps as f64;
+            json!([kernel.name, launches, seconds / steps as f64, seconds / all])
+        };
+        Ok(times.iter().take(most).map(in_words).collect())
+    };
+    kernels(0)?;
     let begin = Instant::now();
     let mut loss = None;
     for _ in 0..steps {
@@ -95,7 +111,8 @@ fn answer(
     let seconds = begin.elapsed().as_secs_f64();
     let loss = loss.map(|loss| loss.item()).transpose()?;
     let peak = device.allocator().memory_use().peak;
-    Ok(json!({ "seconds": seconds, "loss": loss, "peak_bytes": peak }))
+    let kernels = kernels(request["kernels"].as_u64().unwrap_or(0) as usize)?;
+    Ok(json!({ "seconds": seconds, "loss": loss, "peak_bytes": peak, "kernels": kernels }))
 }
 
 fn prepare(device: &DeviceRef, request: Request) -> Result<Training, Failure> {

@@ -13,6 +13,8 @@ use crate::memory::DeviceMemory;
 pub struct QueueOptions {
     /// Keep the device's own time stamps of each command.
     pub profiling: bool,
+    /// Add up how long each kernel takes, by its name; needs `profiling`.
+    pub kernel_times: bool,
 }
 
 /// An identity for each queue of the process: memory remembers the queue it belongs to.

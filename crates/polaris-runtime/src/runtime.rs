@@ -19,11 +19,15 @@ pub struct RuntimeOptions {
     pub memory_limits: Vec<MemoryLimit>,
     /// Where files lie.
     pub paths: Paths,
+    /// Whether OpenCL devices measure how long each of their kernels takes; each launch then costs
+    /// more.
+    pub kernel_times: bool,
 }
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        Self { threads: None, memory_limits: Vec::new(), paths: Paths::from_environment() }
+        let paths = Paths::from_environment();
+        Self { threads: None, memory_limits: Vec::new(), paths, kernel_times: false }
     }
 }
 
@@ -76,8 +80,7 @@ impl Runtime {
         let threads = options.threads.unwrap_or(hardware.cpu.logical_cores).max(1);
         let cpu: DeviceRef = CpuDevice::new(&hardware.cpu, &hardware.ram, threads);
         let cache = Arc::new(ProgramCache::new(options.paths.programs()));
-        let (found, opencl) =
-            crate::opencl::discover(&cpu, &cache, options.paths.tuning().as_deref());
+        let (found, opencl) = crate::opencl::discover(&cpu, &cache, options);
         let profile =
             options.paths.profile().map_or_else(Profile::default, |path| Profile::load(&path));
         let mut devices = vec![cpu];

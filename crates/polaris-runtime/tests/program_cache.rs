@@ -167,7 +167,7 @@ fn without_a_folder_to_write_to_everything_works() {
     // Below a file nothing can be made, not even by root, whom permissions do not bind.
     for cache in [None, Some(file.clone()), Some(file.join("below"))] {
         let paths = Paths { cache, data: None };
-        let options = RuntimeOptions { threads: Some(1), memory_limits: Vec::new(), paths };
+        let options = RuntimeOptions { threads: Some(1), paths, ..RuntimeOptions::default() };
         for _ in 0..2 {
             let runtime = Runtime::discover(&options).unwrap();
             for device in opencl_devices(&runtime) {

@@ -10,7 +10,7 @@ use polaris_core::DType;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Error, QueueOptions};
 
 fn profiling_queue(device: &DeviceRef) -> QueueRef {
-    device.new_queue(QueueOptions { profiling: true }).unwrap()
+    device.new_queue(QueueOptions { profiling: true, ..QueueOptions::default() }).unwrap()
 }
 
 const SLOW: &str = "

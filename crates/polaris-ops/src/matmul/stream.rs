@@ -188,7 +188,8 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn new(op: &'a MatMul, device: &'a DeviceRef) -> Result<Self> {
-        let queue = || device.new_queue(QueueOptions { profiling: true });
+        let queue =
+            || device.new_queue(QueueOptions { profiling: true, ..QueueOptions::default() });
         Ok(Self {
             op,
             device,

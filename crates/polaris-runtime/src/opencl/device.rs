@@ -13,6 +13,7 @@ use cl3::types::{cl_context, cl_device_id};
 use crate::device::{Capabilities, Device, DeviceId, DeviceInfo, DeviceKind};
 use crate::hardware::normalise_chip;
 use crate::memory::Allocator;
+use crate::opencl::kernel_times::KernelTime;
 use crate::opencl::launch::{Kernel, Launch};
 use crate::opencl::memory::ClMemory;
 use crate::opencl::probe::{Confirmed, probe};
@@ -21,6 +22,7 @@ use crate::opencl::query::{device_bytes, device_number, device_sizes, device_tex
 use crate::opencl::queue::ClQueue;
 use crate::opencl::{ProgramCache, UnusableDevice};
 use crate::queue::{Queue, QueueOptions};
+use crate::runtime::RuntimeOptions;
 use crate::{DeviceRef, Result};
 
 /// Names a kernel variant in a device's cache: the operation's own name for its program and a
@@ -68,7 +70,7 @@ impl OpenClDevice {
         platform: &str,
         host: &DeviceRef,
         cache: &Arc<ProgramCache>,
-        tuning: Option<PathBuf>,
+        options: &RuntimeOptions,
     ) -> std::result::Result<Arc<Self>, UnusableDevice> {
         let info = describe(raw, id, platform);
         let unusable = |reason: String| UnusableDevice {
@@ -92,8 +94,9 @@ impl OpenClDevice {
         let programs = Programs::new(context.0, raw, id, info.profile_key(), Arc::clone(cache));
         let extensions = device_text(raw, cl::CL_DEVICE_EXTENSIONS).unwrap_or_default();
         let capabilities = capabilities(raw, &info, &probe(&programs, &extensions), &extensions);
-        let queue =
-            ClQueue::new(context.0, raw, id, capabilities.unified_memory, QueueOptions::default());
+        let kernel_times = options.kernel_times;
+        let queue_options = QueueOptions { profiling: kernel_times, kernel_times };
+        let queue = ClQueue::new(context.0, raw, id, capabilities.unified_memory, queue_options);
         let default_queue = Arc::new(queue.map_err(|error| unusable(error.to_string()))?);
         let queue: Arc<dyn Queue> = default_queue.clone();
         let raw_context = SendContext(context.0);
@@ -113,7 +116,7 @@ impl OpenClDevice {
             quarantine: RwLock::default(),
             has_quarantine: AtomicBool::new(false),
             programs,
-            tuning,
+            tuning: options.paths.tuning(),
             attached: OnceLock::new(),
             host: Arc::clone(host),
             raw,
@@ -124,6 +127,16 @@ impl OpenClDevice {
     /// The folder with what tuning decided, if there is one.
     pub fn tuning_folder(&self) -> Option<&Path> {
         self.tuning.as_deref()
+    }
+
+    /// How long kernels of the device's own queue took since the last time this was asked, the
+    /// longest first. Waits for them. Nothing is measured unless `RuntimeOptions::kernel_times` says
+    /// so.
+    ///
+    /// # Errors
+    /// If one of them failed.
+    pub fn take_kernel_times(&self) -> Result<Vec<KernelTime>> {
+        self.default_queue.take_kernel_times()
     }
 
     /// Something of a higher layer that belongs to this device, made when it is first asked for.

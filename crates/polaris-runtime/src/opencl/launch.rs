@@ -23,7 +23,7 @@ pub struct Kernel {
     name: String,
     device: DeviceId,
     arguments: Option<u32>,
-    _program: Arc<Program>,
+    program: Arc<Program>,
 }
 
 struct RawKernel(cl_kernel);
@@ -46,7 +46,7 @@ impl Kernel {
         arguments: Option<u32>,
         program: Arc<Program>,
     ) -> Self {
-        Self { raw: Mutex::new(RawKernel(raw)), name, device, arguments, _program: program }
+        Self { raw: Mutex::new(RawKernel(raw)), name, device, arguments, program }
     }
 
     /// Its name in the source.
@@ -148,7 +148,11 @@ impl Launch<'_> {
     /// # Errors
     /// `BadLaunch` if arguments are missing, or what OpenCL says.
     pub fn run(self, global: &[usize], local: &[usize]) -> Result<()> {
-        self.enqueue(global, local, ptr::null_mut())
+        let Some(times) = self.queue.times() else {
+            return self.enqueue(global, local, ptr::null_mut());
+        };
+        let name = format!("{}: {}", self.kernel.program.name(), self.kernel.name);
+        times.add(name, self.run_with_event(global, local)?)
     }
 
     /// Enqueues the kernel and hands it to the device, with an event that marks its end.

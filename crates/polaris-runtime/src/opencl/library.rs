@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::opencl::query::platform_text;
 use crate::opencl::{OpenClDevice, ProgramCache};
+use crate::runtime::RuntimeOptions;
 use crate::{DeviceId, DeviceRef};
 
 /// What looking for OpenCL found.
@@ -57,7 +58,7 @@ const RUSTICL_DRIVERS: &str = "radeonsi,r600,iris,crocus,nouveau,panfrost,asahi,
 pub(crate) fn discover(
     host: &DeviceRef,
     cache: &Arc<ProgramCache>,
-    tuning: Option<&Path>,
+    options: &RuntimeOptions,
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
     let mut report = OpenClReport::default();
     if std::env::var("POLARIS_OPENCL").is_ok_and(|value| value.eq_ignore_ascii_case("off")) {
@@ -100,7 +101,7 @@ pub(crate) fn discover(
         // A platform without devices answers with an error; that is no problem of its own.
         for raw in get_device_ids(platform, CL_DEVICE_TYPE_ALL).unwrap_or_default() {
             let id = DeviceId::OpenCl(devices.len());
-            match OpenClDevice::new(raw, id, &name, host, cache, tuning.map(Path::to_owned)) {
+            match OpenClDevice::new(raw, id, &name, host, cache, options) {
                 Ok(device) => devices.push(device),
                 Err(unusable) => report.unusable.push(unusable),
             }

@@ -13,6 +13,7 @@ use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_mem};
 use crate::memory::DeviceMemory;
 use crate::opencl::event::ClEvent;
 use crate::opencl::failed;
+use crate::opencl::kernel_times::{KernelTime, KernelTimes};
 use crate::opencl::memory::{ClMemory, raw_memory};
 use crate::opencl::staging::{CHUNK, Pinned, StagingPool};
 use crate::queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions};
@@ -27,6 +28,7 @@ pub(super) struct ClQueue {
     context: cl_context,
     unified_memory: bool,
     counters: OnceLock<ClMemory>,
+    times: Option<KernelTimes>,
     /// Dropped before the queue it uses.
     staging: Arc<StagingPool>,
     raw: RawQueue,
@@ -66,6 +68,7 @@ impl ClQueue {
             context,
             unified_memory,
             counters: OnceLock::new(),
+            times: options.kernel_times.then(KernelTimes::default),
             staging: Arc::default(),
             raw,
         })
@@ -84,6 +87,15 @@ impl ClQueue {
         self.fill(&[0; 4], MemoryRange { memory: &fresh, offset: 0, bytes })?;
         // Where another thread was faster, its counters were filled before they got here.
         Ok(self.counters.get_or_init(|| fresh).raw())
+    }
+
+    /// Where kernels' times are kept, if they are.
+    pub fn times(&self) -> Option<&KernelTimes> {
+        self.times.as_ref()
+    }
+
+    pub fn take_kernel_times(&self) -> Result<Vec<KernelTime>> {
+        self.times.as_ref().map_or_else(|| Ok(Vec::new()), KernelTimes::take)
     }
 
     pub fn device(&self) -> DeviceId {

@@ -75,7 +75,8 @@ impl Tensor {
         let depth = all / (3 * heads);
         let mask = mask.map(|mask| mask.as_added_mask(self)).transpose()?;
         let thirds = move |tensor: &Self| -> Result<[Self; 3]> {
-            let cut = tensor.reshape(&[batch, tokens, 3, heads, depth])?.permute(&[2, 0, 3, 1, 4])?;
+            let cut =
+                tensor.reshape(&[batch, tokens, 3, heads, depth])?.permute(&[2, 0, 3, 1, 4])?;
             Ok([cut.select(0, 0)?, cut.select(0, 1)?, cut.select(0, 2)?])
         };
         let dense = self.detach().contiguous()?;
