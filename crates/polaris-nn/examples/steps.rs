@@ -3,6 +3,8 @@
 //!
 //! - `{"model": {...}, "input": [..], "outputs": n, "optimizer": "sgd" | "adam" | "adamw", "rate": r,
 //!   "momentum": m, "dtype": "f32", "state": "file.safetensors"}` prepares; the state is optional.
+//! - `{"text": {"context": n, "batch": n, "validation": f}, "epoch": e, "to": "file.safetensors"}` writes the
+//!   batches that `polaris train text` takes in an epoch, or of its validation, where there is no epoch.
 //! - `{"save": "file.safetensors"}` writes the model's state.
 //! - `{"losses": "batches.safetensors"}` takes a step for each batch `x.N`, `y.N` of the file; answers
 //!   with the losses.
@@ -17,8 +19,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use polaris_core::DType;
+use polaris_data::Values;
 use polaris_nn::models::{Ends, Model};
 use polaris_nn::optim::{Adam, Group, Optimizer, Sgd};
+use polaris_nn::train::{Config, load_data};
 use polaris_nn::{Init, Module, Pass, load_state, parameters, state, tensors_file};
 use polaris_runtime::opencl::KernelTime;
 use polaris_runtime::{DeviceId, DeviceRef, Runtime, RuntimeOptions};
@@ -40,6 +44,8 @@ struct Request {
     #[serde(default)]
     dtype: String,
     state: Option<String>,
+    #[serde(default)]
+    seed: u64,
 }
 
 struct Training {
@@ -73,6 +79,9 @@ fn answer(
     if request.get("model").is_some() {
         *training = Some(prepare(device, serde_json::from_value(request)?)?);
         return Ok(json!("ready"));
+    }
+    if request.get("text").is_some() {
+        return write_text(device, &request);
     }
     let training = training.as_mut().ok_or("no model was prepared")?;
     if let Some(path) = request["save"].as_str() {
@@ -115,10 +124,42 @@ fn answer(
     Ok(json!({ "seconds": seconds, "loss": loss, "peak_bytes": peak, "kernels": kernels }))
 }
 
+fn write_text(device: &DeviceRef, request: &Value) -> Result<Value, Failure> {
+    let number = |name: &str| request["text"][name].as_f64().ok_or(format!("{name} is missing"));
+    let config: Config = serde_json::from_value(json!({
+        "model": { "kind": "gpt" },
+        "data": {
+            "source": "sample",
+            "context": number("context")? as usize,
+            "validation": number("validation")?,
+        },
+        "train": { "batch": number("batch")? as usize },
+    }))?;
+    let splits = load_data(&config, Path::new(""))?;
+    let batches = match request["epoch"].as_u64() {
+        Some(epoch) => splits.train.epoch(epoch, 0),
+        None => splits.validation.ok_or("nothing is kept for validation")?.epoch(0, 0),
+    };
+    let mut tensors = Vec::new();
+    for (number, batch) in batches.enumerate() {
+        let batch = batch?;
+        let (Values::I64(x), Values::I64(y)) = (&batch.inputs, &batch.targets) else {
+            return Err("a text should have tokens".into());
+        };
+        let tensor = |values, dims| Tensor::from_slice(device, dims, values);
+        tensors.push((format!("x.{number}"), tensor(x, &batch.input_dims)?));
+        tensors.push((format!("y.{number}"), tensor(y, &batch.target_dims)?));
+    }
+    let path = request["to"].as_str().ok_or("`to` is missing")?;
+    tensors_file::write(Path::new(path), &tensors, &HashMap::new())?;
+    Ok(json!(tensors.len() / 2))
+}
+
 fn prepare(device: &DeviceRef, request: Request) -> Result<Training, Failure> {
     let dtype = if request.dtype == "f64" { DType::F64 } else { DType::F32 };
     let ends = Ends { input: request.input, outputs: request.outputs };
-    let model = request.model.build(&ends, &mut Init::new(device, 1).with_dtype(dtype))?;
+    let model =
+        request.model.build(&ends, &mut Init::new(device, request.seed).with_dtype(dtype))?;
     if let Some(path) = request.state {
         load_state(&*model, &tensors_file::read(Path::new(&path), device)?.0)?;
     }

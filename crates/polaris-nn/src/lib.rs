@@ -11,7 +11,7 @@
 //!
 //! let runtime = Runtime::discover(&RuntimeOptions::default())?;
 //! let layer = Linear::new(3, 1, true, &mut Init::new(runtime.cpu(), 7))?;
-//! let mut optimizer = Adam::adam_w(parameters(&layer), 0.1);
+//! let mut optimizer = Adam::adam_w(parameters(&layer), 0.1)?;
 //! let x = Tensor::randn(runtime.cpu(), &[16, 3], DType::F32, 1)?;
 //! let wanted = x.sum_axes(&[1], true)?;
 //! let mut losses = Vec::new();

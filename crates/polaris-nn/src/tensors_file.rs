@@ -86,20 +86,28 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Tensors by name, and the words about them.
+pub type Contents = (HashMap<String, Tensor>, HashMap<String, String>);
+
 /// Reads tensors to a device, and the words about them.
 ///
 /// # Errors
 /// `File` if it cannot be read or is not whole, or there is no room.
-pub fn read(
-    path: &Path,
-    device: &DeviceRef,
-) -> Result<(HashMap<String, Tensor>, HashMap<String, String>)> {
+pub fn read(path: &Path, device: &DeviceRef) -> Result<Contents> {
     let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
+    decode(path, &bytes, device)
+}
+
+/// As [`read`], from the bytes of a file; its path is for messages.
+///
+/// # Errors
+/// As for [`read`].
+pub fn decode(path: &Path, bytes: &[u8], device: &DeviceRef) -> Result<Contents> {
     let broken =
         |error| Error::file(path, format!("this is no whole file of safetensors: {error}"));
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(broken)?;
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let words = header.metadata().clone().unwrap_or_default();
-    let file = SafeTensors::deserialize(&bytes).map_err(broken)?;
+    let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut tensors = HashMap::new();
     for (name, view) in file.iter() {
         let dtype = own_type(view.dtype()).ok_or_else(|| {

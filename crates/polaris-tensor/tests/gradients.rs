@@ -345,6 +345,13 @@ fn attentions() {
     for (name, shapes, problem) in cases {
         check(name, &inputs(shapes, (-1.0, 1.0)), &|x| x[0].attention(&x[1], &x[2], None, problem));
     }
+    for (shape, heads, causal) in
+        [([2, 5, 12], 2, true), ([1, 1, 9], 3, false), ([0, 3, 6], 1, true)]
+    {
+        let problem = Attention { causal, ..Attention::default() };
+        let packed = inputs(&[&shape], (-1.0, 1.0));
+        check("packed", &packed, &|x| x[0].self_attention(heads, None, &problem));
+    }
     let mut masked = inputs(&[&[1, 1, 2, 3], &[1, 1, 4, 3], &[1, 1, 4, 2]], (-1.0, 1.0));
     let mask = Tensor::from_slice(cpu_under_test(), &[2, 4], &[1u8, 0, 1, 1, 0, 0, 0, 0]).unwrap();
     masked.push(mask.to_dtype(DType::Bool).unwrap());

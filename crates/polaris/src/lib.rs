@@ -32,6 +32,11 @@ pub use polaris_tensor as tensor;
 #[doc = include_str!("../../../docs/tensors.md")]
 pub struct Tensors;
 
+/// The examples of the page on training.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/training.md")]
+pub struct Training;
+
 /// The examples of the README, which are tested as they stand there.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod check;
 pub mod completions;
 pub mod devices;
+pub mod digits;
 pub mod eval;
 pub mod generate;
 pub mod quickstart;

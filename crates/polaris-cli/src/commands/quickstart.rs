@@ -6,6 +6,7 @@ use polaris_testkit::Level;
 use serde::Serialize;
 
 use super::bench_gemm::quick::{self, QuickProduct, SIZES};
+use super::digits::{self, ReadDigits};
 use super::{check, devices};
 use crate::arguments::Global;
 use crate::exit;
@@ -20,6 +21,7 @@ struct Quickstart<'a> {
     machine: devices::Machine<'a>,
     check: check::Checked,
     matmul: Vec<QuickProduct>,
+    digits: Vec<ReadDigits>,
 }
 
 pub fn run(global: Global) -> anyhow::Result<u8> {
@@ -35,22 +37,25 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     let (ok, cancelled) =
         (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
     // A device that was stopped or computes wrongly is not worth a measurement.
-    let mut matmul = Vec::new();
+    let (mut matmul, mut digits) = (Vec::new(), Vec::new());
     if ok && !cancelled {
         for device in session.devices()? {
             matmul.extend(quick::measure(&device)?);
+            digits.push(digits::read(&device)?);
         }
     }
     if json {
-        let result = Quickstart { machine: devices::describe(&session), check: checked, matmul };
+        let machine = devices::describe(&session);
+        let result = Quickstart { machine, check: checked, matmul, digits };
         output::print_json("polaris.quickstart/1", &result)?;
     } else {
         check::print(&checked)?;
         print_line("\nThis machine\n")?;
         devices::print(&devices::describe(&session))?;
         print_products(&matmul)?;
+        print_digits(&digits)?;
         print_line(
-            "\nNext: polaris devices, polaris check, polaris bench gemm; polaris --help lists all.",
+            "\nNext: polaris devices, polaris bench gemm, polaris train digits; polaris --help lists all.",
         )?;
     }
     Ok(match (cancelled, ok) {
@@ -72,6 +77,19 @@ fn print_products(products: &[QuickProduct]) -> anyhow::Result<()> {
             .iter()
             .map(|product| product.gflops.map_or("-".to_owned(), |gflops| format!("{gflops:.0}")));
         table.row([products[0].device.to_string()].into_iter().chain(figures).collect());
+    }
+    table.print()
+}
+
+fn print_digits(digits: &[ReadDigits]) -> anyhow::Result<()> {
+    if digits.is_empty() {
+        return Ok(());
+    }
+    print_line("\nHandwritten digits, read by the model that is built in\n")?;
+    let mut table = Table::new(&["device", ">digits", ">right", ">a second"]);
+    for ReadDigits { device, digits, right, per_second } in digits {
+        let cells = [device.clone(), digits.to_string(), right.to_string()];
+        table.row(cells.into_iter().chain([format!("{per_second:.0}")]).collect());
     }
     table.print()
 }

@@ -11,7 +11,7 @@ use super::config::Config;
 use super::data::Task;
 use crate::models::Ends;
 use crate::optim::Optimizer;
-use crate::tensors_file;
+use crate::tensors_file::{self, Contents};
 use crate::{Error, Init, LossScale, Module, Result, load_state, state};
 
 /// How far a training is.
@@ -170,7 +170,26 @@ impl ModelFile {
     /// # Errors
     /// If the file cannot be read, or is not one of ours.
     pub fn load(path: &Path, device: &DeviceRef) -> Result<(Self, Box<dyn Module>)> {
-        let (mut tensors, words) = tensors_file::read(path, device)?;
+        Self::build(path, tensors_file::read(path, device)?, device)
+    }
+
+    /// As [`load`](Self::load), from the bytes of a file; its path is for messages.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn decode(
+        path: &Path,
+        bytes: &[u8],
+        device: &DeviceRef,
+    ) -> Result<(Self, Box<dyn Module>)> {
+        Self::build(path, tensors_file::decode(path, bytes, device)?, device)
+    }
+
+    fn build(
+        path: &Path,
+        (mut tensors, words): Contents,
+        device: &DeviceRef,
+    ) -> Result<(Self, Box<dyn Module>)> {
         let about = words.get(ABOUT).ok_or_else(|| {
             Error::file(
                 path,

@@ -1,6 +1,7 @@
 //! Products of matrices, vectors and batches of them.
 
-use polaris_core::Error as CoreError;
+use polaris_core::{DType, Error as CoreError};
+use polaris_ops::copy;
 use polaris_ops::matmul::{Bias, Epilogue, MatMul, matmul};
 
 use crate::{Result, Tensor};
@@ -58,16 +59,23 @@ impl Tensor {
             epilogue: Epilogue { bias: bias.map(|_| Bias::PerColumn), ..Epilogue::default() },
             ..MatMul::default()
         };
+        // Products of halves are summed in single precision, and so is their bias.
+        let wide = |bias: &Self| match bias.dtype() {
+            DType::F16 | DType::BF16 => copy::cast(bias.array(), DType::F32),
+            _ => Ok(bias.array().clone()),
+        };
+        let wide_bias = bias.map(wide).transpose()?;
         let mut arrays = vec![x.array(), &turned];
-        arrays.extend(bias.map(Self::array));
+        arrays.extend(&wide_bias);
         let result = Self::new(product.apply(&arrays, self.dtype())?);
         let inputs: Vec<&Self> = [Some(&x), Some(weight), bias].into_iter().flatten().collect();
-        let result = Self::record("linear", result, &inputs, |_| {
+        let result = Self::record("linear", result, &inputs, |result| {
             let (x, weight) = (x.save("linear"), weight.save("linear"));
+            let bias_dtype = bias.map_or(result.dtype(), Self::dtype);
             move |gradient: &Self, needed: &[bool]| {
                 let of_x = || gradient.matmul(&weight.get()?);
                 let of_weight = || gradient.turned()?.matmul(&x.get()?);
-                let of_bias = || gradient.sum_axes(&[0], false);
+                let of_bias = || gradient.sum_axes(&[0], false)?.to_dtype(bias_dtype);
                 let mut gradients =
                     vec![needed[0].then(of_x).transpose()?, needed[1].then(of_weight).transpose()?];
                 if let Some(&needed) = needed.get(2) {

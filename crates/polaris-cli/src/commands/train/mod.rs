@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use polaris::DeviceRef;
 use polaris::nn::train::{self, Checkpoint, Ending, Evaluation, ModelFile, Trainer};
+use polaris::runtime::Bytes;
 use serde::Serialize;
 
 pub use config_file::{decode, set};
@@ -30,6 +31,8 @@ struct Trained {
     steps: u64,
     epochs: u64,
     seconds: f64,
+    /// The most memory of the device that was in use at once.
+    peak_bytes: u64,
     ended: &'static str,
     /// The checkpoint to go on from, if it was stopped.
     checkpoint: Option<PathBuf>,
@@ -76,6 +79,7 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     let ending = train::run(&mut trainer, &out, &mut shown);
     shown.finish();
     let ending = ending?;
+    let peak_bytes = device.allocator().memory_use().peak;
     let (model, page) = (out.join("model.safetensors"), out.join("report.html"));
     let evaluation = best(&trainer, &model, &device)?;
     let last = trainer.evaluate()?;
@@ -90,6 +94,7 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
         steps: progress.step,
         epochs: progress.epoch,
         seconds: begin.elapsed().as_secs_f64(),
+        peak_bytes,
         ended: match &ending {
             Ending::Finished => "finished",
             Ending::Stale => "no progress any more",
@@ -148,7 +153,8 @@ fn introduce(trainer: &Trainer, device: &DeviceRef, resumed: Option<&Path>) -> a
 
 fn print(trained: &Trained, config: &Path, ending: &Ending) -> anyhow::Result<()> {
     let Trained { steps, seconds, ended, model, report, folder, .. } = trained;
-    print_line(&format!("{ended} after {steps} steps, {seconds:.1} s"))?;
+    let peak = Bytes(trained.peak_bytes);
+    print_line(&format!("{ended} after {steps} steps, {seconds:.1} s; at most {peak} at once"))?;
     if let Some(evaluation) = &trained.evaluation {
         print_line(&format!("best model: {}", in_words(evaluation)))?;
     }
