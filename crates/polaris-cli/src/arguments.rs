@@ -128,7 +128,7 @@ Ctrl-C saves a checkpoint and says how to go on. docs/training.md describes conf
     /// Test a trained model
     #[command(after_help = "Examples:
   polaris eval runs/digits
-  polaris eval runs/mine/model.safetensors --set data.path=other.csv --json")]
+  polaris eval runs/mine/model.safetensors --set data.path=other.csv --all --json")]
     Eval(Eval),
 
     /// Let a trained GPT write

@@ -65,7 +65,10 @@ fn a_training_leaves_model_log_and_report_and_can_be_tested() {
         again.stderr
     );
     let other = home.run(&format!("{} --resume --set model.hidden=[17]", train(&out)));
-    assert!(other.stderr.contains("checkpoint of another model"), "{}", other.stderr);
+    assert!(other.stderr.contains("another training: `model.hidden` differ"), "{}", other.stderr);
+    fs::remove_dir_all(out.join("checkpoints")).unwrap();
+    let again = home.run(&train(&out));
+    assert!(again.stderr.contains("has a training already"), "{}", again.stderr);
 }
 
 #[test]
@@ -130,6 +133,55 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     assert!(answer.stdout.contains("--resume"), "{}", answer.stdout);
     let saved = Checkpoint::list(&out.join("checkpoints")).pop().unwrap();
     assert!(answer.stdout.contains(&saved.display().to_string()), "{}", answer.stdout);
+    // What it says works, and only so much may be changed.
+    let hint = format!("train {0}/config.toml --out {0} --resume", out.display());
+    assert!(answer.stdout.replace('\'', "").contains(&hint), "{}", answer.stdout);
+    let other = home.run(&format!("{hint} --set train.seed=5"));
+    assert!(other.stderr.contains("`train.seed` differ"), "{}", other.stderr);
+    let answer = home.run(&format!("{hint} --set train.epochs=1"));
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+}
+
+#[test]
+fn classes_of_other_data_are_those_of_the_model() {
+    let home = Home::with_shared_cache();
+    let rows = |names: [&str; 2]| -> String {
+        (0..80).map(|i| format!("{},{}\n", i % 2, names[i % 2])).collect()
+    };
+    fs::write(home.path("a.csv"), format!("x,kind\n{}", rows(["cat", "dog"]))).unwrap();
+    fs::write(home.path("b.csv"), "x,kind\n1,dog\n1,dog\n0,dog\n1,dog\n").unwrap();
+    fs::write(home.path("c.csv"), "x,kind\n1,ant\n").unwrap();
+    let config = home.path("a.toml");
+    let text = "[model]\nkind = \"mlp\"\n[data]\nsource = \"csv\"\npath = \"a.csv\"\n\
+                [optim]\nlr = 0.01\n[train]\nepochs = 40\n";
+    fs::write(&config, text).unwrap();
+    let out = home.path("out");
+    let answer = home.run(&format!("train {} --out {}", config.display(), out.display()));
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let test = |name: &str| {
+        let path = home.path(name);
+        home.run(&format!("eval {} --all --set data.path={} --json", out.display(), path.display()))
+    };
+    let found = test("b.csv").json();
+    assert_eq!((&found["examples"], &found["accuracy"]), (&4.into(), &0.75.into()), "{found}");
+    assert_eq!(found["confusion"].to_string(), "[[0,0],[1,3]]");
+    let unknown = test("c.csv");
+    assert!(unknown.stderr.contains("ant"), "{}", unknown.stderr);
+}
+
+#[test]
+fn early_stopping_is_the_same_after_a_resumption() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    // A rate of almost nothing: no evaluation is better than the first.
+    let arguments = format!(
+        "{} --set optim.lr=1e-30 --set train.patience=2 --set train.epochs=50 --json",
+        train(&out)
+    );
+    let first = home.run(&arguments).json();
+    assert_eq!(first["ended"], "no progress any more", "{first}");
+    let again = home.run(&format!("{arguments} --resume")).json();
+    assert_eq!((&again["ended"], &again["steps"]), (&first["ended"], &first["steps"]));
 }
 
 #[test]

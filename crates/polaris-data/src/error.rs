@@ -12,14 +12,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A file that cannot be opened, read or written.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {cause}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was tried: open, read, list, write.
         action: &'static str,
         /// What the operating system says.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A file whose contents are not what its format says.
     #[error("{}: not a readable {format} file: {reason}", path.display())]

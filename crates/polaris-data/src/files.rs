@@ -24,7 +24,7 @@ pub(crate) struct Input {
 
 /// The error of a failed operation on a file.
 pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Io { path: path.into(), action, source }
+    move |cause| Error::Io { path: path.into(), action, cause }
 }
 
 /// Opens a file, unpacking it if its first bytes say that it is gzip: names lie more often.

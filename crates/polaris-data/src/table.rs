@@ -265,7 +265,7 @@ fn number(text: &str) -> std::result::Result<f32, String> {
 /// What went wrong while reading: the file, or the format.
 fn failed(path: &Path, error: csv::Error) -> Error {
     match error.into_kind() {
-        csv::ErrorKind::Io(source) => Error::Io { path: path.into(), action: "read", source },
+        csv::ErrorKind::Io(cause) => Error::Io { path: path.into(), action: "read", cause },
         other => Error::Format { path: path.into(), format: "CSV", reason: format!("{other:?}") },
     }
 }

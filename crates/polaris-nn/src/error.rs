@@ -16,14 +16,14 @@ pub enum Error {
     #[error(transparent)]
     Data(#[from] polaris_data::Error),
     /// A batch that the device has no room for.
-    #[error("a batch of {batch} does not fit: {source}; {}", advice(*.fits))]
+    #[error("a batch of {batch} does not fit: {cause}; {}", advice(*.fits))]
     BatchTooLarge {
         /// The batch size that was asked for.
         batch: usize,
         /// A batch size that was tried and fits, if there is one.
         fits: Option<usize>,
         /// What the device said.
-        source: Box<Error>,
+        cause: Box<Error>,
     },
     /// A number that makes no layer, optimiser or schedule.
     #[error("{what}")]

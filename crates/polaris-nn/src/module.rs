@@ -87,7 +87,9 @@ pub fn load_state(layer: &dyn Layer, new: &HashMap<String, Tensor>) -> Result<()
             Some(_) => {}
         }
     }
-    let unknown = new.keys().filter(|name| !own.contains_key(*name));
+    // PyTorch counts the batches that a batch norm saw, and has no use for it here.
+    let is_known = |name: &str| own.contains_key(name) || name.ends_with("num_batches_tracked");
+    let unknown = new.keys().filter(|name| !is_known(name));
     let mut unknown: Vec<String> = unknown.map(|name| format!("there is no `{name}`")).collect();
     unknown.sort();
     wrong.extend(unknown);

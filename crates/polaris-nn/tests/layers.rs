@@ -248,3 +248,36 @@ fn parameters_can_be_masked_and_frozen_and_layers_observed() {
     close(&weight.tensor().to_f64().unwrap(), &[before[0] - 0.5, before[1]], 1e-6);
     assert!(weight.tensor().grad().is_none(), "a step forgets the gradients it took");
 }
+
+#[test]
+fn a_model_file_that_claims_too_much_is_refused_before_it_is_built() {
+    use polaris_nn::train::ModelFile;
+    let device = &devices_under_test()[0];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let data = serde_json::json!({ "source": "digits" });
+    for (model, input) in [
+        (serde_json::json!({ "kind": "gpt", "layers": 1_000_000_000_000u64 }), vec![8]),
+        (serde_json::json!({ "kind": "mlp", "hidden": [1u64 << 40, 1u64 << 40] }), vec![4]),
+        (serde_json::json!({ "kind": "mlp", "hidden": [30_000, 30_000] }), vec![4]),
+        (serde_json::json!({ "kind": "mlp" }), vec![1u64 << 40, 1 << 40]),
+        (serde_json::json!({ "kind": "cnn", "kernel": 1u64 << 40 }), vec![1, 8, 8]),
+    ] {
+        let about = serde_json::json!({
+            "config": { "model": model, "data": data }, "task": "classes", "input": input,
+            "outputs": 2, "classes": ["a", "b"],
+        });
+        let words = [("polaris.model".to_owned(), about.to_string())].into();
+        let tensors = [("x".to_owned(), Tensor::zeros(device, &[10], DType::F32).unwrap())];
+        polaris_nn::tensors_file::write(&path, &tensors, &words).unwrap();
+        let message =
+            ModelFile::load(&path, device).err().expect("it should be refused").to_string();
+        assert!(message.contains("model.safetensors: its tensors are not those"), "{message}");
+    }
+    // Every beginning of a file is refused, too.
+    let whole = std::fs::read(&path).unwrap();
+    for length in (0..whole.len()).step_by(7) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(ModelFile::load(&path, device).is_err(), "{length} bytes");
+    }
+}

@@ -35,9 +35,9 @@ pub struct Eval {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Test with what it learned from
+    /// Test with all data and not with what was kept for validation: for another file
     #[arg(long)]
-    pub training: bool,
+    pub all: bool,
 }
 
 /// Options of `generate`.
@@ -56,7 +56,7 @@ pub struct Generate {
     pub tokens: usize,
 
     /// Below 1 likely tokens become likelier, above 1 less so; 0 takes the likeliest
-    #[arg(long, default_value_t = 0.8, value_name = "T")]
+    #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature)]
     pub temperature: f64,
 
     /// Choose among so many of the likeliest tokens; 0 for all
@@ -66,4 +66,9 @@ pub struct Generate {
     /// Decides the choices
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub seed: u64,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "it must be a number from 0 on".to_owned())
 }

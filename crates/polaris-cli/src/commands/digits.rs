@@ -23,7 +23,7 @@ pub struct ReadDigits {
 /// Reads the digits of the validation part.
 pub fn read(device: &DeviceRef) -> anyhow::Result<ReadDigits> {
     let (about, model) = ModelFile::decode(Path::new("the built-in model"), MODEL, device)?;
-    let data = load_data(&about.config, Path::new(""))?;
+    let data = load_data(&about.config, Path::new(""), None)?;
     let validation = data.validation.expect("the built-in model should have digits to test with");
     let run = || evaluate(&*model, &validation, data.task, device, None);
     // Once, so that kernels are built.

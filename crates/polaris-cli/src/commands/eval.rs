@@ -29,8 +29,13 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
     let (about, model) = ModelFile::load(&path, &device)?;
     let mut table = toml::Table::try_from(&about.config)?;
     options.set.iter().try_for_each(|change| set(&mut table, change))?;
-    let config = decode(table, "--set", "")?;
-    let data = load_data(&config, Path::new(""))?;
+    let config = decode(table, "the model's configuration", "", &options.set)?;
+    let data = load_data(&config, Path::new(""), Some(&about))?;
+    if data.task != about.task || config.model != about.config.model {
+        bail!(
+            "a model is tested for what it learned: only values of [data] and [train] can be set"
+        );
+    }
     if data.ends.outputs != about.outputs || data.ends.input != about.input {
         bail!(
             "the data have examples of {:?} and {} outputs, the model {:?} and {}",
@@ -40,9 +45,9 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
             about.outputs
         );
     }
-    let loader = if options.training { Some(&data.train) } else { data.validation.as_ref() };
+    let loader = if options.all { Some(&data.all) } else { data.validation.as_ref() };
     let Some(loader) = loader else {
-        bail!("there is nothing to test with; try --training or --set data.validation=0.2");
+        bail!("there is nothing to test with; try --all or --set data.validation=0.2");
     };
     let evaluation = train::evaluate(&*model, loader, data.task, &device, None)?;
     let evaluated = Evaluated {
@@ -72,7 +77,7 @@ pub fn model_path(path: &Path) -> anyhow::Result<PathBuf> {
 
 fn print(evaluated: &Evaluated<'_>) -> anyhow::Result<()> {
     print_line(&in_words(&evaluated.evaluation))?;
-    if evaluated.classes.is_empty() {
+    if evaluated.evaluation.confusion.len() < evaluated.classes.len() {
         return Ok(());
     }
     let mut table = Table::new(&["class", ">examples", ">found", ">taken for it"]);

@@ -32,8 +32,11 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     }
     let tokenizer = Words::new(about.tokenizer)?.tokenizer;
     let mut tokens = tokenizer.encode(&options.prompt)?;
+    if tokens.is_empty() && !options.prompt.is_empty() {
+        bail!("the model's tokenizer has no tokens for the prompt; give another one");
+    }
     if tokens.is_empty() {
-        tokens = tokenizer.encode("\n")?;
+        tokens.push(0);
     }
     let given = tokens.len();
     let sampling =

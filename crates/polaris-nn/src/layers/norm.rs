@@ -4,7 +4,7 @@ use polaris_core::DType;
 use polaris_ops::fused::{Builder, evaluate_into};
 use polaris_tensor::Tensor;
 
-use crate::{Init, Layer, Module, Parameter, Parts, Pass, Result};
+use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// Normalisation of each channel of `[N, C, ...]`: by the batch in training, by running statistics
 /// in evaluation.
@@ -65,6 +65,10 @@ impl Module for BatchNorm {
             let (mean, variance) = (self.mean.to_dtype(sums)?, self.variance.to_dtype(sums)?);
             let (weight, bias) = (Some(&weight), Some(&bias));
             return Ok(x.batch_norm_with(&mean, &variance, weight, bias, self.epsilon)?);
+        }
+        if x.elements() <= self.mean.elements() {
+            let what = "a batch norm cannot learn from one value a channel; take a larger batch";
+            return Err(Error::invalid(what));
         }
         let (result, mean, variance) = x.batch_norm(Some(&weight), Some(&bias), self.epsilon)?;
         // Running variances are of the population that the batch is a sample of.

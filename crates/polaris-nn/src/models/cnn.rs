@@ -51,6 +51,15 @@ impl Cnn {
             );
             return Err(Error::invalid(what));
         };
+        if self.kernel == 0 || self.channels.contains(&0) || self.hidden.contains(&0) {
+            let what =
+                "model.kernel, and each of model.channels and model.hidden, must be at least 1";
+            return Err(Error::invalid(what));
+        }
+        if let Some(number) = self.pool_after.iter().find(|&&n| n == 0 || n > self.channels.len()) {
+            let what = format!("model.pool_after: there is no convolution {number}");
+            return Err(Error::invalid(what));
+        }
         let mut layers = Sequential::new();
         for (index, &next) in self.channels.iter().enumerate() {
             let number = index + 1;

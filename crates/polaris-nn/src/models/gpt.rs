@@ -36,6 +36,9 @@ impl Gpt {
             let what = format!("a gpt reads rows of tokens, not examples of {:?}", ends.input);
             return Err(Error::invalid(what));
         };
+        if context == 0 || self.width == 0 {
+            return Err(Error::invalid("a gpt needs a context and a width of at least 1"));
+        }
         let shape = TransformerShape {
             width: self.width,
             heads: self.heads,

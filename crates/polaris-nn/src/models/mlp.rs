@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Ends;
 use crate::layers::{Activation, Dropout, Flatten, Linear, Sequential};
-use crate::{Init, Result};
+use crate::{Error, Init, Result};
 
 /// Linear layers with an activation between.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ impl Default for Mlp {
 
 impl Mlp {
     pub(super) fn build(&self, ends: &Ends, init: &mut Init) -> Result<Sequential> {
+        if self.hidden.contains(&0) {
+            return Err(Error::invalid("model.hidden: a layer needs at least one element"));
+        }
         let mut layers = Sequential::new().named("flatten", Flatten);
         let mut width = ends.input.iter().product();
         for (index, &hidden) in self.hidden.iter().enumerate() {

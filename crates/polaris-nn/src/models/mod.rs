@@ -34,6 +34,43 @@ pub struct Ends {
 }
 
 impl Model {
+    /// Parameters that the model has at least, if they can be counted at all.
+    pub fn least_parameters(&self, ends: &Ends) -> Option<usize> {
+        let product = |numbers: &[usize]| {
+            numbers.iter().try_fold(1usize, |product, &number| product.checked_mul(number))
+        };
+        let chain = |first: usize, widths: &[usize]| {
+            let mut total = 0usize;
+            let mut before = first;
+            for &width in widths.iter().chain([&ends.outputs]) {
+                total = total.checked_add(product(&[before, width])?)?;
+                before = width;
+            }
+            Some(total)
+        };
+        match self {
+            Self::Mlp(mlp) => chain(product(&ends.input)?, &mlp.hidden),
+            Self::Cnn(cnn) => {
+                let mut total = chain(0, &cnn.hidden)?;
+                let mut before = *ends.input.first()?;
+                for &channels in &cnn.channels {
+                    let weight = product(&[before, channels, cnn.kernel, cnn.kernel])?;
+                    total = total.checked_add(weight)?;
+                    before = channels;
+                }
+                // Sizes of images are computed with while it is built.
+                product(&[product(&ends.input)?, before])?;
+                cnn.padding.checked_mul(2)?;
+                Some(total)
+            }
+            Self::Gpt(gpt) => {
+                let blocks = product(&[12, gpt.layers, gpt.width, gpt.width])?;
+                let tables = ends.outputs.checked_mul(2)?.checked_add(*ends.input.first()?)?;
+                blocks.checked_add(product(&[tables, gpt.width])?)?.checked_add(gpt.layers)
+            }
+        }
+    }
+
     /// The model between its ends, with parameters that begin as PyTorch's.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A rate over time: rising evenly at first, then by its shape.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
     /// How it goes after the warm-up.
@@ -16,6 +16,12 @@ pub struct Schedule {
     pub every: u64,
     /// What a staircase multiplies the rate by.
     pub factor: f64,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self { kind: Shape::Constant, warmup: 0, floor: 0.0, every: 1000, factor: 0.1 }
+    }
 }
 
 /// The shape of a schedule.

@@ -80,6 +80,7 @@ impl Checkpoint {
         optimizer: &mut dyn Optimizer,
     ) -> Result<Progress> {
         let (tensors, words) = tensors_file::read(path, device)?;
+        check_format(path, &words)?;
         let no_checkpoint = || Error::file(path, "this is no checkpoint of a training");
         let progress = words.get(PROGRESS).ok_or_else(no_checkpoint)?;
         let progress = serde_json::from_str(progress).map_err(|error| Error::file(path, error))?;
@@ -103,6 +104,21 @@ impl Checkpoint {
         optimizer.load_state(&of_optimizer).map_err(with_path)?;
         optimizer.set_steps(steps.ok_or_else(no_checkpoint)?);
         Ok(progress)
+    }
+
+    /// The training that a checkpoint belongs to.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn config(path: &Path, device: &DeviceRef) -> Result<Config> {
+        let (_, words) = tensors_file::read(path, device)?;
+        check_format(path, &words)?;
+        let about = words.get(ABOUT).ok_or_else(|| {
+            Error::file(path, "this is no checkpoint of a training; remove it to use an older one")
+        })?;
+        let about: ModelFile =
+            serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
+        Ok(about.config)
     }
 
     /// The checkpoints of a folder, oldest first.
@@ -190,6 +206,7 @@ impl ModelFile {
         (mut tensors, words): Contents,
         device: &DeviceRef,
     ) -> Result<(Self, Box<dyn Module>)> {
+        check_format(path, &words)?;
         let about = words.get(ABOUT).ok_or_else(|| {
             Error::file(
                 path,
@@ -204,9 +221,31 @@ impl ModelFile {
             tensors = of_model.collect();
         }
         let ends = Ends { input: about.input.clone(), outputs: about.outputs };
+        // Before anything of the size that the file claims is made.
+        let there: usize = tensors.values().map(Tensor::elements).sum();
+        let claimed = about.config.model.least_parameters(&ends);
+        let fits = claimed.is_some_and(|claimed| claimed <= there);
+        if !fits || (about.task == Task::Classes && about.classes.len() != about.outputs) {
+            let why = "its tensors are not those of the model that it describes";
+            return Err(Error::file(path, why));
+        }
+        let with_path = |error| match error {
+            Error::WrongState { what } => Error::file(path, what),
+            other => other,
+        };
         let model = about.config.model.build(&ends, &mut Init::new(device, 0))?;
-        load_state(&*model, &tensors)?;
+        load_state(&*model, &tensors).map_err(with_path)?;
         Ok((about, model))
+    }
+}
+
+fn check_format(path: &Path, words: &HashMap<String, String>) -> Result<()> {
+    match words.get(FORMAT.0) {
+        Some(found) if found != FORMAT.1 => {
+            let why = format!("it is of format {found}, and this version reads {}", FORMAT.1);
+            Err(Error::file(path, why))
+        }
+        _ => Ok(()),
     }
 }
 

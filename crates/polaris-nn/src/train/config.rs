@@ -148,8 +148,9 @@ pub struct Optim {
     pub momentum: f64,
     /// Whether the step looks ahead (sgd).
     pub nesterov: bool,
-    /// How strongly parameters are pulled towards zero.
-    pub weight_decay: f64,
+    /// How strongly parameters are pulled towards zero; otherwise 0.01 for adamw and 0 for the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
     /// What is kept of the means (adam).
     pub betas: [f64; 2],
     /// What keeps a division from exploding (adam).
@@ -165,7 +166,7 @@ impl Default for Optim {
             lr: 1e-3,
             momentum: 0.0,
             nesterov: false,
-            weight_decay: 0.01,
+            weight_decay: None,
             betas: [0.9, 0.999],
             eps: 1e-8,
             clip: 0.0,
@@ -230,6 +231,10 @@ impl Default for Train {
     }
 }
 
+fn is_size(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
+}
+
 impl Config {
     /// Checks what the types do not.
     ///
@@ -244,7 +249,38 @@ impl Config {
                 "train.epochs or train.steps must be at least 1",
             ),
             (!(self.optim.lr > 0.0 && self.optim.lr.is_finite()), "optim.lr must be above 0"),
-            (self.optim.clip < 0.0, "optim.clip must not be below 0"),
+            (!is_size(self.optim.clip), "optim.clip must be a number from 0 on"),
+            (!is_size(self.optim.eps), "optim.eps must be a number from 0 on"),
+            (
+                self.optim.weight_decay.is_some_and(|decay| !is_size(decay)),
+                "optim.weight_decay must be a number from 0 on",
+            ),
+            (
+                !(0.0..1.0).contains(&self.optim.momentum),
+                "optim.momentum must be a part from 0 to below 1",
+            ),
+            (
+                self.optim.betas.iter().any(|beta| !(0.0..1.0).contains(beta)),
+                "optim.betas must be parts from 0 to below 1",
+            ),
+            (
+                !(0.0..=1.0).contains(&self.schedule.floor),
+                "schedule.floor must be a part from 0 to 1",
+            ),
+            (
+                self.schedule.every == 0 || !(0.0..=1.0).contains(&self.schedule.factor),
+                "schedule.every must be at least 1, schedule.factor a part from 0 to 1",
+            ),
+            (
+                [self.data.rotate, self.data.zoom, self.data.noise]
+                    .iter()
+                    .any(|&size| !is_size(size.into())),
+                "data.rotate, data.zoom and data.noise must be numbers from 0 on",
+            ),
+            (
+                self.data.scale.is_some_and(|scale| !scale.is_finite()),
+                "data.scale must be a number",
+            ),
             (
                 !(0.0..1.0).contains(&self.data.validation),
                 "data.validation must be a part from 0 to below 1",

@@ -9,6 +9,7 @@ use polaris_data::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint::ModelFile;
 use super::config::{Config, Data, Source, Target};
 use crate::models::Ends;
 use crate::{Error, Result};
@@ -39,19 +40,26 @@ pub struct Splits {
     pub classes: Vec<String>,
     /// The tokenizer's own file, if it is not bytes.
     pub tokenizer: Option<String>,
+    /// Everything, as it is and in its order.
+    pub all: Loader,
 }
 
 /// Batches that are made ahead.
 const AHEAD: usize = 4;
 
-/// Reads the data of a configuration. Relative paths are relative to a folder.
+/// Reads the data of a configuration. Relative paths are relative to a folder. For a model that is there,
+/// classes and tokens have its numbers.
 ///
 /// # Errors
 /// If something is missing or cannot be read, with file, line and reason.
-pub fn load_data(config: &Config, folder: &Path) -> Result<Splits> {
+pub fn load_data(config: &Config, folder: &Path, model: Option<&ModelFile>) -> Result<Splits> {
     let data = &config.data;
-    let words = words(data, folder)?;
-    let dataset = dataset(data, folder, words.as_ref())?;
+    let words = match model {
+        Some(model) if model.task == Task::Tokens => Some(Words::new(model.tokenizer.clone())?),
+        _ => words(data, folder)?,
+    };
+    let classes = model.map(|model| model.classes.clone()).filter(|classes| !classes.is_empty());
+    let dataset = dataset(data, folder, words.as_ref(), classes)?;
     let parts = [1.0 - data.validation, data.validation];
     let parts = if data.validation == 0.0 { &parts[..1] } else { &parts[..] };
     let task = match data.source {
@@ -85,20 +93,27 @@ pub fn load_data(config: &Config, folder: &Path) -> Result<Splits> {
         augment,
         prefetch: AHEAD,
     };
+    let plain = || options(Vec::new(), false);
     Ok(Splits {
         task,
         ends: Ends { input: dataset.input().dims.clone(), outputs },
         classes: dataset.classes().to_vec(),
         tokenizer: words.and_then(|words| words.json),
         train: Loader::new(Arc::clone(&dataset), train, options(augment(data), true))?,
+        all: Loader::new(Arc::clone(&dataset), (0..dataset.len()).collect(), plain())?,
         validation: match validation.is_empty() {
             true => None,
-            false => Some(Loader::new(dataset, validation, options(Vec::new(), false))?),
+            false => Some(Loader::new(dataset, validation, plain())?),
         },
     })
 }
 
-fn dataset(data: &Data, folder: &Path, words: Option<&Words>) -> Result<Arc<dyn Dataset>> {
+fn dataset(
+    data: &Data,
+    folder: &Path,
+    words: Option<&Words>,
+    classes: Option<Vec<String>>,
+) -> Result<Arc<dyn Dataset>> {
     let path = || match &data.path {
         Some(path) => Ok(folder.join(path)),
         None => Err(Error::invalid(format!("data.path is missing for {:?}", data.source))),
@@ -109,6 +124,7 @@ fn dataset(data: &Data, folder: &Path, words: Option<&Words>) -> Result<Arc<dyn 
     };
     let arrays = ArrayOptions {
         target,
+        classes: classes.clone(),
         input_dims: data.dims.clone(),
         scale: data.scale,
         ..ArrayOptions::default()
@@ -120,6 +136,7 @@ fn dataset(data: &Data, folder: &Path, words: Option<&Words>) -> Result<Arc<dyn 
                 target_column: data.target.clone(),
                 columns: data.inputs.clone(),
                 target,
+                classes,
                 input_dims: data.dims.clone(),
                 scale: data.scale,
                 ..CsvOptions::default()
@@ -139,19 +156,21 @@ fn dataset(data: &Data, folder: &Path, words: Option<&Words>) -> Result<Arc<dyn 
             ArrayDataset::from_idx(path()?, folder.join(labels), &arrays)?
         }
         Source::Images => {
-            let images = image_options(data)?;
+            let images = polaris_data::ImageOptions { classes, ..image_options(data)? };
             return Ok(Arc::new(polaris_data::ImageFolder::open(path()?, images)?));
         }
         Source::Text | Source::Sample => {
-            let text = match data.source {
-                Source::Sample => polaris_data::text()?,
-                _ => {
-                    let path = path()?;
-                    std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?
-                }
-            };
             let tokenizer = words.map_or(&Bytes as &dyn Tokenizer, |words| &*words.tokenizer);
-            return Ok(Arc::new(TextDataset::from_text(&text, tokenizer, data.context, None)?));
+            let is_bytes = words.is_none_or(|words| words.json.is_none());
+            let context = data.context;
+            return Ok(Arc::new(match data.source {
+                Source::Sample => {
+                    TextDataset::from_text(&polaris_data::text()?, tokenizer, context, None)?
+                }
+                // Bytes need not be text.
+                _ if is_bytes => TextDataset::from_bytes(path()?, context, None)?,
+                _ => TextDataset::from_file(path()?, tokenizer, context, None)?,
+            }));
         }
     };
     Ok(Arc::new(array))

@@ -10,6 +10,9 @@ use super::data::Task;
 use super::trainer::{batch_tensors, loss_of};
 use crate::{Module, Pass, Result};
 
+/// The most classes that what was taken for what is counted of.
+const MOST_CLASSES: usize = 1024;
+
 /// What an evaluation found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
@@ -19,7 +22,7 @@ pub struct Evaluation {
     pub loss: f64,
     /// The part of examples whose class was found; none for numbers and tokens.
     pub accuracy: Option<f64>,
-    /// How often each class, by rows, was taken for each, by columns.
+    /// How often each class, by rows, was taken for each, by columns; empty for very many classes.
     pub confusion: Vec<Vec<u64>>,
 }
 
@@ -42,12 +45,11 @@ pub fn evaluate(
     compute: Option<DType>,
 ) -> Result<Evaluation> {
     let classes = loader.dataset().classes().len();
-    let mut found = Evaluation {
-        examples: 0,
-        loss: 0.0,
-        accuracy: None,
-        confusion: vec![vec![0; classes]; classes],
-    };
+    // A matrix of very many classes would be larger than the model, and nobody would read it.
+    let shown = if classes <= MOST_CLASSES { classes } else { 0 };
+    let confusion = vec![vec![0; shown]; shown];
+    let mut found = Evaluation { examples: 0, loss: 0.0, accuracy: None, confusion };
+    let mut right = 0;
     no_grad(|| {
         for batch in loader.epoch(0, 0) {
             let batch = batch?;
@@ -56,23 +58,27 @@ pub fn evaluate(
             found.loss += loss_of(task, &outputs, &y, 0.0)?.item()? * batch.size as f64;
             found.examples += batch.size;
             if task == Task::Classes {
-                count(&outputs, &y, &mut found.confusion)?;
+                right += count(&outputs, &y, &mut found.confusion)?;
             }
         }
         Ok::<(), crate::Error>(())
     })?;
     found.loss /= found.examples.max(1) as f64;
     if task == Task::Classes {
-        let right: u64 = (0..classes).map(|class| found.confusion[class][class]).sum();
         found.accuracy = Some(right as f64 / found.examples.max(1) as f64);
     }
     Ok(found)
 }
 
-fn count(outputs: &Tensor, targets: &Tensor, confusion: &mut [Vec<u64>]) -> Result<()> {
+/// Counts what was taken for what, and returns how often that was right.
+fn count(outputs: &Tensor, targets: &Tensor, confusion: &mut [Vec<u64>]) -> Result<u64> {
     let predicted = outputs.argmax(1, false)?.to_f64()?;
+    let mut right = 0;
     for (&truth, &predicted) in targets.to_f64()?.iter().zip(&predicted) {
-        confusion[truth as usize][predicted as usize] += 1;
+        right += u64::from(truth == predicted);
+        if let Some(row) = confusion.get_mut(truth as usize) {
+            row[predicted as usize] += 1;
+        }
     }
-    Ok(())
+    Ok(right)
 }

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::checkpoint::Checkpoint;
 use super::log::Log;
+use super::origin::unusable_parameter;
 use super::trainer::Trainer;
-use crate::Result;
 use crate::tensors_file::remove_unfinished;
+use crate::{Error, Result};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -110,11 +111,16 @@ struct Run<'a> {
 impl Run<'_> {
     fn epochs(&mut self) -> Result<Ending> {
         let total = self.trainer.total_steps();
+        let patience = self.trainer.config.train.patience;
         while self.trainer.progress.step < total {
             let progress = &self.trainer.progress;
             let batches = self.trainer.data.train.epoch(progress.epoch, progress.batch);
             let mut since = Instant::now();
             for batch in batches {
+                if patience > 0 && self.trainer.progress.stale >= patience {
+                    self.save()?;
+                    return Ok(Ending::Stale);
+                }
                 if self.listener.should_stop() {
                     return Ok(Ending::Stopped(self.save()?));
                 }
@@ -146,10 +152,6 @@ impl Run<'_> {
                 if save {
                     self.save()?;
                 }
-                let patience = self.trainer.config.train.patience;
-                if patience > 0 && self.trainer.progress.stale >= patience {
-                    return Ok(Ending::Stale);
-                }
                 if last {
                     break;
                 }
@@ -174,7 +176,9 @@ impl Run<'_> {
     fn evaluate(&mut self) -> Result<()> {
         let Some(found) = self.trainer.evaluate()? else { return Ok(()) };
         let progress = &mut self.trainer.progress;
-        let best = progress.best.is_none_or(|(best, _)| found.score() > best);
+        // A score that is no number is never the best.
+        let best =
+            found.score().is_finite() && progress.best.is_none_or(|(best, _)| found.score() > best);
         if best {
             progress.best = Some((found.score(), progress.step));
             progress.stale = 0;
@@ -189,7 +193,12 @@ impl Run<'_> {
         self.tell(Event::Evaluated { step, epoch, loss, accuracy, best })
     }
 
+    /// Writes a checkpoint, unless the model is beyond hope: those that are there are then needed.
     fn save(&mut self) -> Result<PathBuf> {
+        if let Some(origin) = unusable_parameter(&*self.trainer.model) {
+            let step = self.trainer.progress.step;
+            return Err(Error::NotFinite { loss: f64::NAN, step, origin });
+        }
         let Trainer { model, optimizer, progress, config, .. } = &*self.trainer;
         let path = Checkpoint::path(&self.checkpoints, progress.step);
         let about = self.trainer.model_file();

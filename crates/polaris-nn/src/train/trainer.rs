@@ -13,6 +13,7 @@ use super::config::{Config, Optim, OptimKind, Precision};
 use super::data::{Splits, Task, load_data};
 use super::evaluate::{Evaluation, evaluate};
 use super::origin::origin_of_failure;
+use crate::models::Model;
 use crate::optim::{Adam, Group, Optimizer, Sgd, gradient_norm};
 use crate::pass::mix;
 use crate::{Error, Init, LossScale, Module, Parameter, Pass, Result, parameters};
@@ -34,7 +35,15 @@ impl Trainer {
     /// If the configuration makes no sense, data cannot be read, or there is no room.
     pub fn new(config: &Config, folder: &Path, device: &DeviceRef) -> Result<Self> {
         config.check()?;
-        let data = load_data(config, folder)?;
+        let data = load_data(config, folder, None)?;
+        match (&config.model, data.task) {
+            (Model::Gpt(_), Task::Tokens) => {}
+            (Model::Gpt(_), _) => return Err(Error::invalid("a gpt learns from text only")),
+            (_, Task::Tokens) => {
+                return Err(Error::invalid("a text needs a gpt (model.kind = \"gpt\")"));
+            }
+            _ => {}
+        }
         let mut init = Init::new(device, config.train.seed);
         let model = config.model.build(&data.ends, &mut init)?;
         let optimizer = optimizer(&config.optim, parameters(&*model))?;
@@ -58,6 +67,12 @@ impl Trainer {
     /// If the file cannot be read or belongs to another model.
     pub fn resume(&mut self, path: &Path) -> Result<()> {
         let progress = Checkpoint::load(path, &self.device, &*self.model, &mut *self.optimizer)?;
+        let (seen, batches) = (progress.batch, self.data.train.batches());
+        if seen >= batches {
+            let why =
+                format!("{seen} batches of an epoch were seen, but there are only {batches} now");
+            return Err(Error::file(path, why));
+        }
         self.progress = progress;
         Ok(())
     }
@@ -84,7 +99,7 @@ impl Trainer {
 
     /// Steps of the whole training.
     pub fn total_steps(&self) -> u64 {
-        let all = self.config.train.epochs * self.data.train.batches() as u64;
+        let all = self.config.train.epochs.saturating_mul(self.data.train.batches() as u64);
         match self.config.train.steps {
             0 => all,
             steps if self.config.train.epochs == 0 => steps,
@@ -130,7 +145,7 @@ impl Trainer {
         match self.try_step(batch) {
             Err(error) if error.is_out_of_memory() => {
                 let fits = self.smaller_batch(batch);
-                Err(Error::BatchTooLarge { batch: batch.size, fits, source: Box::new(error) })
+                Err(Error::BatchTooLarge { batch: batch.size, fits, cause: Box::new(error) })
             }
             result => result,
         }
@@ -147,8 +162,8 @@ impl Trainer {
         let loss = self.loss(&x, &y)?;
         let value = loss.item()?;
         if !value.is_finite() {
-            let origin = origin_of_failure(&*self.model, &x, self.pass());
-            return Err(Error::NotFinite { loss: value, step: self.progress.step, origin });
+            let origin = origin_of_failure(&*self.model, &x, &batch.indices, self.pass());
+            return Err(Error::NotFinite { loss: value, step: self.progress.step + 1, origin });
         }
         let scale = self.progress.loss_scale.map_or(1.0, |scale| scale.value());
         match scale {
@@ -186,26 +201,49 @@ impl Trainer {
             self.optimizer.zero_grad();
             self.device.allocator().trim();
             let fits = || -> Result<()> {
-                let (x, y) = batch_tensors(batch, &self.device)?;
-                let (x, y) = (x.narrow(0, 0..size)?, y.narrow(0, 0..size)?);
-                Ok(self.loss(&x.contiguous()?, &y.contiguous()?)?.backward()?)
+                let (x, y) = batch_tensors(&beginning(batch, size), &self.device)?;
+                Ok(self.loss(&x, &y)?.backward()?)
             };
-            if fits().is_ok() {
-                return Some(size);
+            match fits() {
+                Ok(()) => return Some(size),
+                Err(error) if error.is_out_of_memory() => size /= 2,
+                Err(_) => return None,
             }
-            size /= 2;
         }
         None
     }
 }
 
 fn optimizer(optim: &Optim, parameters: Vec<(String, Parameter)>) -> Result<Box<dyn Optimizer>> {
-    let groups = vec![Group::new(parameters, optim.lr, optim.weight_decay)];
+    // PyTorch's own defaults.
+    let decay = if optim.kind == OptimKind::Adamw { 0.01 } else { 0.0 };
+    let decay = optim.weight_decay.unwrap_or(decay);
+    let groups = vec![Group::new(parameters, optim.lr, decay)];
     Ok(match optim.kind {
         OptimKind::Sgd => Box::new(Sgd::new(groups, optim.momentum, optim.nesterov)?),
         OptimKind::Adam => Box::new(Adam::new(groups, optim.betas, optim.eps, false)?),
         OptimKind::Adamw => Box::new(Adam::new(groups, optim.betas, optim.eps, true)?),
     })
+}
+
+/// The first examples of a batch.
+fn beginning(batch: &Batch, size: usize) -> Batch {
+    let part = |values: &Values| {
+        let count = values.len() / batch.size.max(1) * size;
+        match values {
+            Values::F32(values) => Values::F32(values[..count].to_vec()),
+            Values::I64(values) => Values::I64(values[..count].to_vec()),
+        }
+    };
+    let dims = |dims: &[usize]| [&[size], &dims[1..]].concat();
+    Batch {
+        size,
+        inputs: part(&batch.inputs),
+        input_dims: dims(&batch.input_dims),
+        targets: part(&batch.targets),
+        target_dims: dims(&batch.target_dims),
+        indices: batch.indices[..size].to_vec(),
+    }
 }
 
 /// A batch on a device.

@@ -35,7 +35,7 @@ pub fn read(path: &Path, changes: &[String]) -> anyhow::Result<ConfigFile> {
     let mut table: Table =
         text.parse().map_err(|error| anyhow!("{shown}: this is not TOML: {error}"))?;
     changes.iter().try_for_each(|change| set(&mut table, change))?;
-    let config = decode(table, &shown, &text)?;
+    let config = decode(table, &shown, &text, changes)?;
     let folder = match path.parent() {
         Some(folder) if built_in.is_none() => folder.to_owned(),
         _ => PathBuf::new(),
@@ -73,7 +73,12 @@ pub fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
 const SECTIONS: [&str; 5] = ["model", "data", "optim", "schedule", "train"];
 
 /// A configuration from its table. Sections are read one by one, so that a message can name its own.
-pub fn decode(mut table: Table, shown: &str, text: &str) -> anyhow::Result<Config> {
+pub fn decode(
+    mut table: Table,
+    shown: &str,
+    text: &str,
+    changes: &[String],
+) -> anyhow::Result<Config> {
     for name in ["model", "data"] {
         if !table.contains_key(name) {
             bail!("{shown}: the section [{name}] is missing");
@@ -87,11 +92,11 @@ pub fn decode(mut table: Table, shown: &str, text: &str) -> anyhow::Result<Confi
         );
     }
     Ok(Config {
-        model: section(&mut table, "model", shown, text)?,
-        data: section(&mut table, "data", shown, text)?,
-        optim: section(&mut table, "optim", shown, text)?,
-        schedule: section(&mut table, "schedule", shown, text)?,
-        train: section(&mut table, "train", shown, text)?,
+        model: section(&mut table, "model", shown, text, changes)?,
+        data: section(&mut table, "data", shown, text, changes)?,
+        optim: section(&mut table, "optim", shown, text, changes)?,
+        schedule: section(&mut table, "schedule", shown, text, changes)?,
+        train: section(&mut table, "train", shown, text, changes)?,
     })
 }
 
@@ -100,29 +105,52 @@ fn section<T: DeserializeOwned>(
     name: &str,
     shown: &str,
     text: &str,
+    changes: &[String],
 ) -> anyhow::Result<T> {
     let section = table.remove(name).unwrap_or_else(|| Value::Table(Table::new()));
-    section.try_into().map_err(|error: toml::de::Error| {
+    section.clone().try_into::<T>().map_err(|error| {
         let message = error.message().trim().to_owned();
         // Serde's words: unknown field `x`, expected one of `a`, `b`.
         let mut quoted = message.split('`').skip(1).step_by(2).map(str::to_owned);
-        let wrong = quoted.next().unwrap_or_default();
-        let known: Vec<String> = quoted.collect();
-        let place = line_of(text, name, &wrong).map_or(String::new(), |line| format!(":{line}"));
+        let (wrong, known) = (quoted.next().unwrap_or_default(), quoted.collect::<Vec<_>>());
         let nearest =
             if message.starts_with("unknown") { nearest(&wrong, &known) } else { String::new() };
-        anyhow!("{shown}{place}: in [{name}]: {message}{nearest}")
+        let Some(key) = culprit::<T>(&section, &message) else {
+            return anyhow!("{shown}: in [{name}]: {message}{nearest}");
+        };
+        let path = format!("{name}.{key}");
+        let place = match changes.iter().find(|change| change.split('=').next() == Some(&path)) {
+            Some(change) => format!("--set {change}"),
+            None => {
+                line_of(text, name, &key).map_or(shown.to_owned(), |line| format!("{shown}:{line}"))
+            }
+        };
+        anyhow!("{place}: `{key}` in [{name}]: {message}{nearest}")
     })
 }
 
-/// The line of a section's key or value, counted from 1.
+/// The key without which a section would not be refused in this way.
+fn culprit<T: DeserializeOwned>(section: &Value, message: &str) -> Option<String> {
+    let table = section.as_table()?;
+    let is_culprit = |key: &&String| {
+        let mut rest = table.clone();
+        rest.remove(*key);
+        match Value::Table(rest).try_into::<T>() {
+            Ok(_) => true,
+            Err(error) => error.message().trim() != message && *key == "kind",
+        }
+    };
+    table.keys().find(is_culprit).cloned()
+}
+
+/// The line of a section's key, counted from 1.
 fn line_of(text: &str, section: &str, wanted: &str) -> Option<usize> {
     let mut inside = false;
     for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
+        let line = line.split('#').next().unwrap_or_default().trim();
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            inside = name == section;
-        } else if inside && !wanted.is_empty() && line.contains(wanted) {
+            inside = name.trim() == section;
+        } else if inside && line.split('=').next().is_some_and(|key| key.trim() == wanted) {
             return Some(index + 1);
         }
     }
@@ -162,7 +190,7 @@ mod tests {
 
     fn message(text: &str) -> String {
         let table = text.parse().unwrap();
-        decode(table, "a.toml", text).unwrap_err().to_string()
+        decode(table, "a.toml", text, &[]).unwrap_err().to_string()
     }
 
     #[test]
@@ -176,12 +204,14 @@ mod tests {
     fn misspelled_keys_are_named_with_line_and_nearest() {
         let head = "[model]\nkind = \"mlp\"\n[data]\nsource = \"digits\"\n";
         let found = message(&format!("{head}[optim]\nlrr = 1\n"));
-        assert!(found.starts_with("a.toml:6: in [optim]: unknown field `lrr`"), "{found}");
+        assert!(found.starts_with("a.toml:6: `lrr` in [optim]: unknown field `lrr`"), "{found}");
         assert!(found.ends_with("(did you mean `lr`?)"), "{found}");
         let found = message("[model]\nkind = \"cn\"\n[data]\nsource = \"digits\"\n");
         assert!(found.contains("a.toml:2") && found.contains("`cnn`?"), "{found}");
         let found = message("[model]\nkind = \"mlp\"\nhiden = [3]\n[data]\nsource = \"digits\"\n");
         assert!(found.contains("a.toml:3") && found.contains("did you mean `hidden`"), "{found}");
+        let found = message(&format!("{head}[train] # how long\n# the epochs\nepochs = \"ten\"\n"));
+        assert!(found.starts_with("a.toml:7: `epochs` in [train]"), "{found}");
         let found = message(&format!("{head}[optm]\nlr = 1\n"));
         assert!(found.contains("did you mean `optim`"), "{found}");
         assert!(message("[model]\nkind = \"mlp\"\n").contains("[data] is missing"));

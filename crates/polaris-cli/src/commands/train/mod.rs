@@ -4,11 +4,12 @@ mod config_file;
 mod listener;
 mod report;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use polaris::DeviceRef;
-use polaris::nn::train::{self, Checkpoint, Ending, Evaluation, ModelFile, Trainer};
+use polaris::nn::train::{self, Checkpoint, Config, Ending, Evaluation, ModelFile, Trainer};
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
@@ -49,21 +50,18 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     let device = chosen_device(&mut session, &config.train.device)?;
     config.train.device = device.id().to_string();
     // The model's file must find its data again, from wherever it is used.
-    if let Some(path) = &mut config.data.path {
+    for path in [&mut config.data.path, &mut config.data.labels].into_iter().flatten() {
         *path = std::path::absolute(folder.join(&*path))?;
     }
+    if config.data.tokenizer != "bytes" {
+        let path = std::path::absolute(folder.join(&config.data.tokenizer))?;
+        config.data.tokenizer = path.to_string_lossy().into_owned();
+    }
     let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
-    let newest = Checkpoint::list(&out.join("checkpoints")).pop();
-    let resumed = match (options.resume, newest) {
-        (false, Some(newest)) => bail!(
-            "{} has a training already (up to {}); go on with --resume, or give another folder with --out",
-            out.display(),
-            newest.display()
-        ),
-        (true, None) => bail!("{} has no checkpoint to go on from", out.display()),
-        (true, newest) => newest,
-        (false, None) => None,
-    };
+    let resumed = where_to_begin(&out, options.resume)?;
+    if let Some(path) = &resumed {
+        check_same_training(&Checkpoint::config(path, &device)?, &config, path)?;
+    }
     let begin = std::time::Instant::now();
     let mut trainer = Trainer::new(&config, &folder, &device)?;
     if let Some(path) = &resumed {
@@ -79,6 +77,15 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     let ending = train::run(&mut trainer, &out, &mut shown);
     shown.finish();
     let ending = ending?;
+    if let Ending::Stopped(path) = &ending
+        && !json
+    {
+        // Said at once: what follows takes a while.
+        print_line(&format!("saved {}", path.display()))?;
+        let shown = out.display();
+        let hint = format!("polaris train '{shown}/config.toml' --out '{shown}' --resume");
+        print_line(&format!("go on with: {hint}"))?;
+    }
     let peak_bytes = device.allocator().memory_use().peak;
     let (model, page) = (out.join("model.safetensors"), out.join("report.html"));
     let evaluation = best(&trainer, &model, &device)?;
@@ -109,9 +116,70 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     };
     match json {
         true => output::print_json("polaris.train/1", &trained)?,
-        false => print(&trained, &options.config, &ending)?,
+        false => print(&trained)?,
     }
     Ok(if matches!(ending, Ending::Stopped(_)) { exit::INTERRUPTED } else { exit::OK })
+}
+
+/// The checkpoint to go on from, if that is wanted. A folder with a training is not touched otherwise.
+fn where_to_begin(out: &Path, resume: bool) -> anyhow::Result<Option<PathBuf>> {
+    let newest = Checkpoint::list(&out.join("checkpoints")).pop();
+    if resume {
+        let none = || anyhow!("{}: there is no checkpoint; leave --resume out", out.display());
+        return newest.ok_or_else(none).map(Some);
+    }
+    let files = ["model.safetensors", "log.jsonl", "config.toml", "report.html"];
+    let there = files.iter().map(|name| out.join(name)).find(|path| path.exists());
+    match newest.or(there) {
+        Some(path) => bail!(
+            "{} has a training already ({}); go on with --resume, or give another folder with --out",
+            out.display(),
+            path.display()
+        ),
+        None => Ok(None),
+    }
+}
+
+/// What a training may go on with in another way: how long, how often, where.
+const FREE: [&str; 7] = [
+    "train.epochs",
+    "train.steps",
+    "train.patience",
+    "train.keep",
+    "train.evaluate_every",
+    "train.checkpoint_every",
+    "train.device",
+];
+
+/// Whether a checkpoint is of this training: going on with another one would be neither.
+fn check_same_training(before: &Config, now: &Config, path: &Path) -> anyhow::Result<()> {
+    let [before, now] = [flat(before)?, flat(now)?];
+    let names = before.keys().chain(now.keys()).collect::<BTreeSet<_>>();
+    let is_changed =
+        |name: &&&String| before.get(**name) != now.get(**name) && !FREE.contains(&name.as_str());
+    let changed: Vec<String> =
+        names.iter().filter(is_changed).map(|name| format!("`{name}`")).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} is a checkpoint of another training: {} differ; of a training that goes on only {} may be \
+         changed. Give another folder with --out to begin a new one",
+        path.display(),
+        changed.join(", "),
+        FREE.join(", ")
+    )
+}
+
+/// The values of a configuration by their paths.
+fn flat(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut values = BTreeMap::new();
+    for (section, table) in toml::Table::try_from(config)? {
+        for (key, value) in table.as_table().into_iter().flatten() {
+            values.insert(format!("{section}.{key}"), value.to_string());
+        }
+    }
+    Ok(values)
 }
 
 /// The device of the command line, or that of the configuration.
@@ -151,8 +219,8 @@ fn introduce(trainer: &Trainer, device: &DeviceRef, resumed: Option<&Path>) -> a
     }
 }
 
-fn print(trained: &Trained, config: &Path, ending: &Ending) -> anyhow::Result<()> {
-    let Trained { steps, seconds, ended, model, report, folder, .. } = trained;
+fn print(trained: &Trained) -> anyhow::Result<()> {
+    let Trained { steps, seconds, ended, model, report, .. } = trained;
     let peak = Bytes(trained.peak_bytes);
     print_line(&format!("{ended} after {steps} steps, {seconds:.1} s; at most {peak} at once"))?;
     if let Some(evaluation) = &trained.evaluation {
@@ -160,14 +228,6 @@ fn print(trained: &Trained, config: &Path, ending: &Ending) -> anyhow::Result<()
     }
     if let Some(evaluation) = &trained.last {
         print_line(&format!("last model: {}", in_words(evaluation)))?;
-    }
-    if let Ending::Stopped(path) = ending {
-        print_line(&format!("saved {}", path.display()))?;
-        return print_line(&format!(
-            "go on with: polaris train {} --out {} --resume",
-            config.display(),
-            folder.display()
-        ));
     }
     print_line(&format!("model {}\nreport {}", model.display(), report.display()))
 }
