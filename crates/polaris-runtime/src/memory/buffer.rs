@@ -30,9 +30,13 @@ impl Buffer {
         dtype: DType,
         len: usize,
     ) -> Result<Self> {
+        let bytes = len.checked_mul(dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or_else(|| polaris_core::Error::TooLarge {
+            what: format!("a buffer of {len} elements of {dtype}"),
+        })?;
         let shape = Shape::new(&[len]).map_err(|_| Error::AllocationTooLarge {
             device: device.id(),
-            asked: (len as u64).saturating_mul(dtype.size() as u64),
+            asked: bytes as u64,
             max: device.capabilities().max_allocation_bytes,
         })?;
         Self::shaped(device, queue, dtype, shape)
