@@ -12,9 +12,7 @@ nearly so.
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -26,6 +24,7 @@ except ImportError as error:
     sys.exit(77)
 
 from models import build, loss_of, optimizer
+from runner import ask, start
 
 MODELS = {
     "mlp": ({"kind": "mlp", "hidden": [64, 32]}, [1, 8, 8], 10, 32),
@@ -82,15 +81,6 @@ def train(description, dims, outputs, state, data, rule, dtype):
     return losses
 
 
-def ask(process, request):
-    process.stdin.write(json.dumps(request) + "\n")
-    process.stdin.flush()
-    answer = json.loads(process.stdout.readline())
-    if isinstance(answer, dict) and "error" in answer:
-        raise SystemExit(answer["error"])
-    return answer
-
-
 def difference(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
 
@@ -105,9 +95,7 @@ def main():
     print(f"{'model':6s} {'rule':6s} {'device':10s} {'f32 differs':>12s} {'f64 differs':>12s}  first and last loss")
     with tempfile.TemporaryDirectory() as folder:
         for device in options.device or ["cpu", "opencl:0"]:
-            process = subprocess.Popen(
-                [options.runner, device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            process = start([options.runner, device])
             for name, (description, dims, outputs, size) in MODELS.items():
                 torch.manual_seed(3)
                 data = batches(name, dims, outputs, size, options.steps)

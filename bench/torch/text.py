@@ -26,21 +26,13 @@ except ImportError as error:
     sys.exit(77)
 
 from models import build, loss_of
+from runner import ask, start
 
 # What crates/polaris-cli/src/commands/train/text.toml says.
 MODEL = {"kind": "gpt", "layers": 4, "width": 128, "heads": 4}
 TEXT = {"context": 128, "batch": 16, "validation": 0.05}
 RATE, WARMUP, FLOOR, CLIP = 2e-3, 100, 0.1, 1.0
 VOCABULARY = 256
-
-
-def ask(process, request):
-    process.stdin.write(json.dumps(request) + "\n")
-    process.stdin.flush()
-    answer = json.loads(process.stdout.readline())
-    if isinstance(answer, dict) and "error" in answer:
-        raise SystemExit(answer["error"])
-    return answer
 
 
 def factor(step, total):
@@ -65,7 +57,7 @@ def main():
         ours = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         ours_seconds = time.perf_counter() - begin
 
-        process = subprocess.Popen([options.runner, "cpu"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = start([options.runner, "cpu"])
         request = {"model": MODEL, "input": [TEXT["context"]], "outputs": VOCABULARY, "optimizer": "adamw"}
         ask(process, request | {"rate": RATE, "seed": 0})
         state_file, batch_file = os.path.join(folder, "state"), os.path.join(folder, "batches")

@@ -14,7 +14,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ except ImportError as error:
     sys.exit(77)
 
 from models import build, loss_of, optimizer
+from runner import ask, start
 
 CASES = {
     # MLP 784-512-512-10, CNN 1-32-64 with one pooling and 128 hidden, GPT of 4 layers.
@@ -88,19 +88,6 @@ def serve(place, threads):
     peer = Peer(place)
     for line in sys.stdin:
         print(json.dumps(peer.answer(json.loads(line))), flush=True)
-
-
-def start(command):
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def ask(process, request):
-    process.stdin.write(json.dumps(request) + "\n")
-    process.stdin.flush()
-    answer = json.loads(process.stdout.readline())
-    if isinstance(answer, dict) and "error" in answer:
-        raise SystemExit(answer["error"])
-    return answer
 
 
 def resident(process):

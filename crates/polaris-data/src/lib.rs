@@ -60,6 +60,7 @@ pub use dataset::{Batch, Dataset, Kind, Spec, Values};
 pub use error::{Error, Result};
 pub use images::{ImageFolder, ImageOptions};
 pub use loader::{Batches, Loader, LoaderOptions};
+pub use names::nearest as nearest_name;
 pub use npy::{NpyArray, read_npy, read_npz};
 pub use random::Random;
 pub use split::{sequential_split, stratified_split};

@@ -45,7 +45,7 @@ pub(crate) fn unknown<S: AsRef<str>>(
 }
 
 /// The most similar name, if it is similar at all: a third of the letters may differ.
-fn nearest<S: AsRef<str>>(names: &[S], name: &str) -> Option<String> {
+pub fn nearest<S: AsRef<str>>(names: &[S], name: &str) -> Option<String> {
     // Distances cost the product of the lengths; names longer than this are no typing mistakes.
     const LONGEST: usize = 64;
     if name.len() > LONGEST {

@@ -1,6 +1,5 @@
 //! One pass through a model: what its layers have to know beside their input.
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 use polaris_core::DType;
@@ -26,7 +25,7 @@ pub struct Pass<'a> {
     drawn: Cell<u64>,
     compute: Option<DType>,
     observer: Option<&'a dyn Observer>,
-    path: RefCell<Vec<Cow<'static, str>>>,
+    path: RefCell<Vec<String>>,
 }
 
 impl<'a> Pass<'a> {
@@ -65,11 +64,6 @@ impl<'a> Pass<'a> {
         self.training
     }
 
-    /// Whether someone looks on, so that names matter.
-    pub fn is_observed(&self) -> bool {
-        self.observer.is_some()
-    }
-
     /// A new seed for random numbers, the same in each pass of the same seed.
     pub fn draw(&self) -> u64 {
         let drawn = self.drawn.get();
@@ -94,27 +88,11 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// What the layer or the observer says.
-    pub fn apply(
-        &self,
-        name: impl Into<Cow<'static, str>>,
-        layer: &dyn Module,
-        x: &Tensor,
-    ) -> Result<Tensor> {
-        self.within(name, || layer.forward(x, self))
-    }
-
-    /// What a function makes of this pass, under a name.
-    ///
-    /// # Errors
-    /// What the function or the observer says.
-    pub fn within(
-        &self,
-        name: impl Into<Cow<'static, str>>,
-        work: impl FnOnce() -> Result<Tensor>,
-    ) -> Result<Tensor> {
-        let Some(observer) = self.observer else { return work() };
-        self.path.borrow_mut().push(name.into());
-        let result = work();
+    pub fn apply(&self, name: &str, layer: &dyn Module, x: &Tensor) -> Result<Tensor> {
+        // Names cost nothing where nobody looks on.
+        let Some(observer) = self.observer else { return layer.forward(x, self) };
+        self.path.borrow_mut().push(name.to_owned());
+        let result = layer.forward(x, self);
         let path = self.path.borrow().join(".");
         self.path.borrow_mut().pop();
         let output = result?;

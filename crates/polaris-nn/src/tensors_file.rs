@@ -98,16 +98,30 @@ pub fn read(path: &Path, device: &DeviceRef) -> Result<Contents> {
     decode(path, &bytes, device)
 }
 
+/// Reads the words alone.
+///
+/// # Errors
+/// `File` if it cannot be read or is not whole.
+pub fn read_words(path: &Path) -> Result<HashMap<String, String>> {
+    words_of(path, &std::fs::read(path).map_err(|error| Error::file(path, error))?)
+}
+
+fn words_of(path: &Path, bytes: &[u8]) -> Result<HashMap<String, String>> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| broken(path, error))?;
+    Ok(header.metadata().clone().unwrap_or_default())
+}
+
+fn broken(path: &Path, error: impl std::fmt::Display) -> Error {
+    Error::file(path, format!("this is no whole file of safetensors: {error}"))
+}
+
 /// As [`read`], from the bytes of a file; its path is for messages.
 ///
 /// # Errors
 /// As for [`read`].
 pub fn decode(path: &Path, bytes: &[u8], device: &DeviceRef) -> Result<Contents> {
-    let broken =
-        |error| Error::file(path, format!("this is no whole file of safetensors: {error}"));
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
-    let words = header.metadata().clone().unwrap_or_default();
-    let file = SafeTensors::deserialize(bytes).map_err(broken)?;
+    let words = words_of(path, bytes)?;
+    let file = SafeTensors::deserialize(bytes).map_err(|error| broken(path, error))?;
     let mut tensors = HashMap::new();
     for (name, view) in file.iter() {
         let dtype = own_type(view.dtype()).ok_or_else(|| {

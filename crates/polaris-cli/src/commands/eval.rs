@@ -45,11 +45,11 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
             about.outputs
         );
     }
-    let loader = if options.all { Some(&data.all) } else { data.validation.as_ref() };
+    let loader = if options.all { Some(data.all()?) } else { data.validation };
     let Some(loader) = loader else {
         bail!("there is nothing to test with; try --all or --set data.validation=0.2");
     };
-    let evaluation = train::evaluate(&*model, loader, data.task, &device, None)?;
+    let evaluation = train::evaluate(&*model, &loader, data.task, &device, None)?;
     let evaluated = Evaluated {
         model: path,
         device: device.id().to_string(),

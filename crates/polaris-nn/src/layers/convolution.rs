@@ -25,17 +25,8 @@ impl Conv {
         bias: bool,
         init: &mut Init,
     ) -> Result<Self> {
-        let groups = problem.groups;
-        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-            let what =
-                format!("{inputs} and {outputs} channels cannot be cut into {groups} groups");
-            return Err(Error::invalid(what));
-        }
-        let mut dims = vec![outputs, inputs / groups];
-        dims.extend_from_slice(kernel);
-        let fan_in = dims[1..].iter().product();
-        let weight = init.kaiming(&dims, fan_in)?;
-        let bias = bias.then(|| init.kaiming(&[outputs], fan_in)).transpose()?;
+        let first = [outputs, inputs];
+        let (weight, bias) = begin(first, kernel, problem.groups, bias.then_some(outputs), init)?;
         Ok(Self { weight, bias, problem })
     }
 }
@@ -79,18 +70,8 @@ impl TransposedConv {
         bias: bool,
         init: &mut Init,
     ) -> Result<Self> {
-        let groups = problem.groups;
-        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-            let what =
-                format!("{inputs} and {outputs} channels cannot be cut into {groups} groups");
-            return Err(Error::invalid(what));
-        }
-        let mut dims = vec![inputs, outputs / groups];
-        dims.extend_from_slice(kernel);
-        // PyTorch counts the second axis of the weight here, too.
-        let fan_in = dims[1..].iter().product();
-        let weight = init.kaiming(&dims, fan_in)?;
-        let bias = bias.then(|| init.kaiming(&[outputs], fan_in)).transpose()?;
+        let first = [inputs, outputs];
+        let (weight, bias) = begin(first, kernel, problem.groups, bias.then_some(outputs), init)?;
         Ok(Self { weight, bias, problem, output_padding })
     }
 }
@@ -111,4 +92,24 @@ impl Module for TransposedConv {
         let x = pass.cast(x)?;
         Ok(x.transposed_convolution(&weight, bias.as_ref(), padding, &self.problem)?)
     }
+}
+
+/// A weight of `[first, second / groups, kernel...]` and a bias of this length. As in PyTorch, all axes
+/// but the first are counted as inputs, for transposes too.
+fn begin(
+    [first, second]: [usize; 2],
+    kernel: &[usize],
+    groups: usize,
+    bias: Option<usize>,
+    init: &mut Init,
+) -> Result<(Parameter, Option<Parameter>)> {
+    if groups == 0 || !first.is_multiple_of(groups) || !second.is_multiple_of(groups) {
+        let what = format!("{first} and {second} channels cannot be cut into {groups} groups");
+        return Err(Error::invalid(what));
+    }
+    let dims = [&[first, second / groups], kernel].concat();
+    let fan_in = dims[1..].iter().product();
+    let weight = init.kaiming(&dims, fan_in)?;
+    let bias = bias.map(|length| init.kaiming(&[length], fan_in)).transpose()?;
+    Ok((weight, bias))
 }

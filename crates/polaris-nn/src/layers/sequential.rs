@@ -1,7 +1,5 @@
 //! Layers one after another.
 
-use std::borrow::Cow;
-
 use polaris_tensor::Tensor;
 
 use crate::{Layer, Module, Parts, Pass, Result};
@@ -9,7 +7,7 @@ use crate::{Layer, Module, Parts, Pass, Result};
 /// Layers one after another, each with a name.
 #[derive(Default)]
 pub struct Sequential {
-    layers: Vec<(Cow<'static, str>, Box<dyn Module>)>,
+    layers: Vec<(String, Box<dyn Module>)>,
 }
 
 impl Sequential {
@@ -25,11 +23,7 @@ impl Sequential {
     }
 
     /// With one more of this name.
-    pub fn named(
-        mut self,
-        name: impl Into<Cow<'static, str>>,
-        layer: impl Module + 'static,
-    ) -> Self {
+    pub fn named(mut self, name: impl Into<String>, layer: impl Module + 'static) -> Self {
         self.layers.push((name.into(), Box::new(layer)));
         self
     }
@@ -47,7 +41,7 @@ impl Module for Sequential {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let mut x = x.clone();
         for (name, layer) in &self.layers {
-            x = pass.apply(name.clone(), &**layer, &x)?;
+            x = pass.apply(name, &**layer, &x)?;
         }
         Ok(x)
     }

@@ -48,7 +48,7 @@ impl Gpt {
         };
         let tokens = Embedding::new(ends.outputs, self.width, SPREAD, init)?;
         let positions = Embedding::new(context, self.width, SPREAD, init)?;
-        let block = |_| TransformerBlock::new(&shape, init);
+        let block = |index| Ok((format!("blocks.{index}"), TransformerBlock::new(&shape, init)?));
         let blocks = (0..self.layers).map(block).collect::<Result<Vec<_>>>()?;
         Ok(Built {
             tokens,
@@ -68,7 +68,8 @@ pub(super) struct Built {
     tokens: Embedding,
     positions: Embedding,
     dropout: Dropout,
-    blocks: Vec<TransformerBlock>,
+    /// With their names.
+    blocks: Vec<(String, TransformerBlock)>,
     norm: LayerNorm,
     head: Linear,
     context: usize,
@@ -78,8 +79,8 @@ impl Layer for Built {
     fn visit(&self, parts: &mut Parts) {
         parts.layer("token_embedding", &self.tokens);
         parts.layer("position_embedding", &self.positions);
-        for (index, block) in self.blocks.iter().enumerate() {
-            parts.layer(&format!("blocks.{index}"), block);
+        for (name, block) in &self.blocks {
+            parts.layer(name, block);
         }
         parts.layer("norm", &self.norm);
         parts.layer("head", &self.head);
@@ -98,11 +99,8 @@ impl Module for Built {
         let embedded = pass.apply("token_embedding", &self.tokens, x)?;
         let positions = self.positions.weight().value(pass)?.narrow(0, 0..tokens)?;
         let mut x = self.dropout.forward(&embedded.add(&positions)?, pass)?;
-        for (index, block) in self.blocks.iter().enumerate() {
-            x = match pass.is_observed() {
-                true => pass.apply(format!("blocks.{index}"), block, &x)?,
-                false => block.forward(&x, pass)?,
-            };
+        for (name, block) in &self.blocks {
+            x = pass.apply(name, block, &x)?;
         }
         let x = pass.apply("norm", &self.norm, &x)?;
         pass.apply("head", &self.head, &x)

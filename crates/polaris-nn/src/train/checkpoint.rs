@@ -110,8 +110,8 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn config(path: &Path, device: &DeviceRef) -> Result<Config> {
-        let (_, words) = tensors_file::read(path, device)?;
+    pub fn config(path: &Path) -> Result<Config> {
+        let words = tensors_file::read_words(path)?;
         check_format(path, &words)?;
         let about = words.get(ABOUT).ok_or_else(|| {
             Error::file(path, "this is no checkpoint of a training; remove it to use an older one")

@@ -40,8 +40,20 @@ pub struct Splits {
     pub classes: Vec<String>,
     /// The tokenizer's own file, if it is not bytes.
     pub tokenizer: Option<String>,
+}
+
+impl Splits {
     /// Everything, as it is and in its order.
-    pub all: Loader,
+    ///
+    /// # Errors
+    /// Never, for data that could be cut into parts.
+    pub fn all(&self) -> Result<Loader> {
+        let dataset = Arc::clone(self.train.dataset());
+        let indices = (0..dataset.len()).collect();
+        let options =
+            LoaderOptions { shuffle: false, augment: Vec::new(), ..self.train.options().clone() };
+        Ok(Loader::new(dataset, indices, options)?)
+    }
 }
 
 /// Batches that are made ahead.
@@ -93,17 +105,15 @@ pub fn load_data(config: &Config, folder: &Path, model: Option<&ModelFile>) -> R
         augment,
         prefetch: AHEAD,
     };
-    let plain = || options(Vec::new(), false);
     Ok(Splits {
         task,
         ends: Ends { input: dataset.input().dims.clone(), outputs },
         classes: dataset.classes().to_vec(),
         tokenizer: words.and_then(|words| words.json),
         train: Loader::new(Arc::clone(&dataset), train, options(augment(data), true))?,
-        all: Loader::new(Arc::clone(&dataset), (0..dataset.len()).collect(), plain())?,
         validation: match validation.is_empty() {
             true => None,
-            false => Some(Loader::new(dataset, validation, plain())?),
+            false => Some(Loader::new(dataset, validation, options(Vec::new(), false))?),
         },
     })
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use polaris::data::nearest_name;
 use polaris::nn::train::Config;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -159,29 +160,7 @@ fn line_of(text: &str, section: &str, wanted: &str) -> Option<usize> {
 
 /// ` (did you mean ...?)` with the name that is most alike, if one is.
 fn nearest(wrong: &str, known: &[String]) -> String {
-    let best = known.iter().map(|name| (distance(wrong, name), name)).min();
-    match best {
-        Some((distance, name)) if distance <= 1 + wrong.len() / 3 => {
-            format!(" (did you mean `{name}`?)")
-        }
-        _ => String::new(),
-    }
-}
-
-/// Letters that have to be put in, taken out or changed to make one word of another.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, &b) in b.iter().enumerate() {
-            let changed = corner + usize::from(a != b);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
+    nearest_name(known, wrong).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
 #[cfg(test)]
@@ -224,6 +203,5 @@ mod tests {
         let file = read(Path::new("digits"), &changes[..2]).unwrap();
         assert_eq!((file.config.optim.lr, file.config.train.device.as_str()), (0.5, "opencl:0"));
         assert!(read(Path::new("digits"), &["optim".to_owned()]).is_err());
-        assert_eq!((distance("lrr", "lr"), distance("", "ab"), distance("abc", "axc")), (1, 2, 1));
     }
 }

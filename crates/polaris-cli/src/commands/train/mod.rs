@@ -60,7 +60,7 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
     let resumed = where_to_begin(&out, options.resume)?;
     if let Some(path) = &resumed {
-        check_same_training(&Checkpoint::config(path, &device)?, &config, path)?;
+        check_same_training(&Checkpoint::config(path)?, &config, path)?;
     }
     let begin = std::time::Instant::now();
     let mut trainer = Trainer::new(&config, &folder, &device)?;
