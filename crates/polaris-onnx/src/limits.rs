@@ -1,0 +1,31 @@
+//! A limit for tensors. Shapes come from files: without a limit, a few bytes could ask for all memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{ElementType, Error, Result};
+
+static LARGEST_TENSOR: AtomicU64 = AtomicU64::new(8 << 30);
+
+/// The largest tensor that is made, in bytes.
+pub fn largest_tensor() -> u64 {
+    LARGEST_TENSOR.load(Ordering::Relaxed)
+}
+
+/// Sets the largest tensor that is made, in bytes, for the whole process.
+pub fn set_largest_tensor(bytes: u64) {
+    LARGEST_TENSOR.store(bytes, Ordering::Relaxed);
+}
+
+/// The number of elements of a shape, if a tensor of it is within the limit.
+pub(crate) fn checked_elements(element: ElementType, shape: &[usize]) -> Result<usize> {
+    let elements = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
+    let limit = largest_tensor();
+    elements
+        .filter(|&elements| {
+            let bytes = elements.checked_mul(element.size());
+            // A length beyond the limit beside a zero takes no memory, but products of it overflow.
+            bytes.is_some_and(|bytes| bytes as u64 <= limit)
+                && shape.iter().all(|&length| length as u64 <= limit)
+        })
+        .ok_or_else(|| Error::TooLarge { element, shape: shape.to_vec(), limit })
+}

@@ -1,0 +1,5 @@
+//! Functions of single elements.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

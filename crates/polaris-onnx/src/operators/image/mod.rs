@@ -1,0 +1,5 @@
+//! Images: resizing, sampling, regions, decoding.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

@@ -1,0 +1,5 @@
+//! Layers of networks: convolution, pooling, normalisation, recurrence.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

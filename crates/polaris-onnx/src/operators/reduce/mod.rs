@@ -1,0 +1,5 @@
+//! Many elements to few.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

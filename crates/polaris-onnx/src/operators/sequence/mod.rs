@@ -1,0 +1,5 @@
+//! Sequences and optionals.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

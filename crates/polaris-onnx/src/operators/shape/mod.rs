@@ -1,0 +1,5 @@
+//! Elements moved, none computed.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

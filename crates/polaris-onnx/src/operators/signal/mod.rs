@@ -1,0 +1,5 @@
+//! Fourier transforms and windows.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

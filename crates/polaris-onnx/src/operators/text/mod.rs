@@ -1,0 +1,5 @@
+//! Strings.
+
+use super::Operator;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[];

@@ -1,0 +1,90 @@
+//! Ways through shapes that many operators share.
+
+use crate::limits::checked_elements;
+use crate::{ElementType, Error, Result, Tensor};
+
+/// How far apart neighbours of each axis lie, in elements.
+pub fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (0..shape.len().saturating_sub(1)).rev() {
+        strides[axis] = strides[axis + 1] * shape[axis + 1];
+    }
+    strides
+}
+
+/// The shape of what comes out where several shapes meet, by NumPy's rule.
+pub fn broadcast_shapes(shapes: &[&[usize]]) -> Result<Vec<usize>> {
+    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+    let mut result = vec![1; rank];
+    for shape in shapes {
+        for (target, &length) in result[rank - shape.len()..].iter_mut().zip(*shape) {
+            match (*target, length) {
+                (a, b) if a == b || b == 1 => {}
+                (1, b) => *target = b,
+                _ => {
+                    let why = format!("the shapes {shapes:?} do not go together");
+                    return Err(Error::operands(why));
+                }
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// For each element of `target`, in row-major order, the flat place in `shape` that stands for it when
+/// `shape` is repeated to it.
+pub fn broadcast_places(shape: &[usize], target: &[usize]) -> Vec<usize> {
+    let mut steps = vec![0; target.len()];
+    let own = strides(shape);
+    let offset = target.len() - shape.len();
+    for axis in 0..shape.len() {
+        steps[offset + axis] = if shape[axis] == 1 { 0 } else { own[axis] };
+    }
+    strided_places(target, &steps, 0)
+}
+
+/// The flat places that an array of this shape visits in row-major order: `start`, and a step for each
+/// axis.
+pub fn strided_places(shape: &[usize], steps: &[usize], start: usize) -> Vec<usize> {
+    let mut places = vec![start];
+    if shape.contains(&0) {
+        return Vec::new();
+    }
+    for (&length, &step) in shape.iter().zip(steps) {
+        places = places
+            .iter()
+            .flat_map(|&place| (0..length).map(move |index| place + index * step))
+            .collect();
+    }
+    places
+}
+
+/// A tensor of elements of another, whatever their type, by their flat places.
+pub fn pick(
+    source: &Tensor,
+    shape: &[usize],
+    places: impl IntoIterator<Item = usize>,
+) -> Result<Tensor> {
+    let element = source.element();
+    let elements = checked_elements(element, shape)?;
+    if element == ElementType::String {
+        let strings = source.as_strings()?;
+        return Tensor::strings(shape, places.into_iter().map(|at| strings[at].clone()).collect());
+    }
+    let (bytes, size) = (source.bytes()?, element.size());
+    let mut picked = Vec::with_capacity(elements * size);
+    for at in places {
+        picked.extend_from_slice(&bytes[at * size..(at + 1) * size]);
+    }
+    Tensor::from_bytes(element, shape, picked.into())
+}
+
+/// The coordinates of a flat place.
+pub fn coordinates(mut place: usize, shape: &[usize]) -> Vec<usize> {
+    let mut list = vec![0; shape.len()];
+    for axis in (0..shape.len()).rev() {
+        list[axis] = place % shape[axis].max(1);
+        place /= shape[axis].max(1);
+    }
+    list
+}
