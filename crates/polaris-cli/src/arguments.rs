@@ -1,5 +1,6 @@
 //! The command line: one description for parsing, help and completions.
 
+mod model;
 mod train;
 mod tune;
 
@@ -13,7 +14,8 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
-pub use train::{Eval, Generate, Train};
+pub use model::{Info, ModeName, ModelChoice, OnnxTest, Plan, Run};
+pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
 /// AI and scientific compute on the GPU you already own.
@@ -131,11 +133,52 @@ Ctrl-C saves a checkpoint and says how to go on. docs/training.md describes conf
   polaris eval runs/mine/model.safetensors --set data.path=other.csv --all --json")]
     Eval(Eval),
 
+    /// Write a trained model as ONNX, for other engines
+    #[command(after_help = "Examples:
+  polaris export runs/digits --out digits.onnx
+  polaris export runs/mine/model.safetensors --out mine.onnx --json
+
+What goes in is named input, what comes out is named output, and the batch may have any size.")]
+    Export(Export),
+
     /// Let a trained GPT write
     #[command(after_help = "Examples:
   polaris generate runs/text --prompt 'In the beginning '
   polaris generate runs/text --tokens 100 --temperature 0 --json")]
     Generate(Generate),
+
+    /// Run an ONNX model
+    #[command(after_help = "Examples:
+  polaris run model.onnx --input tokens=ids.npy --output-dir out
+  polaris run classifier.onnx --image cat.jpg --labels imagenet.txt
+  polaris run model.onnx --random-inputs --dim batch=4 --mode gpu --repeat 20
+
+Inputs are NPY files. What the device has no operation for runs on the CPU; `polaris plan` shows it.")]
+    Run(Box<Run>),
+
+    /// Show what an ONNX model is made of, and what of it is not supported
+    #[command(after_help = "Examples:
+  polaris info model.onnx
+  polaris info model.onnx --dim batch=8 --dim sequence=128 --json")]
+    Info(Info),
+
+    /// Show the instructions by which an ONNX model would be computed
+    #[command(after_help = "Examples:
+  polaris plan model.onnx
+  polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html")]
+    Plan(Plan),
+
+    /// Run the test data of the ONNX standard
+    #[command(
+        name = "onnx-test",
+        after_help = "Examples:
+  polaris onnx-test onnx/backend/test/data/node
+  polaris onnx-test onnx/backend/test/data/node --mode gpu --only conv --json
+
+Folders hold model.onnx with test_data_set_*/{input,output}_*.pb, or light_*.onnx with their outputs. The
+Python package `onnx` 1.22.0 has them."
+    )]
+    OnnxTest(OnnxTest),
 
     /// Show or empty the cache of built programs
     #[command(after_help = "Examples:

@@ -52,6 +52,10 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let global = arguments.global;
     match arguments.command {
         Command::Quickstart => commands::quickstart::run(global),
+        Command::Run(options) => commands::model::run::run(global, &options),
+        Command::Info(options) => commands::model::info::run(global, &options),
+        Command::Plan(options) => commands::model::plan::run(global, &options),
+        Command::OnnxTest(options) => commands::model::onnx_test::run(global, &options),
         Command::Devices(options) => commands::devices::run(global, &options),
         Command::Check(options) => commands::check::run(global, &options),
         Command::Bench { what: Bench::Memory(options) } => {
@@ -65,6 +69,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Tune(options) => commands::tune::run(global, &options),
         Command::Train(options) => commands::train::run(global, &options),
         Command::Eval(options) => commands::eval::run(global, &options),
+        Command::Export(options) => commands::export::run(global, &options),
         Command::Generate(options) => commands::generate::run(global, &options),
         Command::Cache(options) => commands::cache::run(global, &options),
         Command::Completions(options) => commands::completions::run(&global, &options),

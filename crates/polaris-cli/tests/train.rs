@@ -56,6 +56,19 @@ fn a_training_leaves_model_log_and_report_and_can_be_tested() {
     assert_eq!(tested["accuracy"], found["evaluation"]["accuracy"]);
     assert_eq!(tested["confusion"].as_array().unwrap().len(), 10);
 
+    let file = out.join("model.onnx");
+    let export = |to: &Path| format!("export {} --out {} --json", out.display(), to.display());
+    let exported = home.run(&export(&file)).exits_with(0).json();
+    assert_eq!(exported["schema"], "polaris.export/1");
+    assert_eq!(exported["bytes"], fs::metadata(&file).unwrap().len());
+    assert_eq!(exported["input"]["shape"], serde_json::json!(["batch", 1, 8, 8]));
+    assert_eq!(exported["output"]["shape"], serde_json::json!(["batch", 10]));
+    for taken in [out.clone(), out.join("model.safetensors")] {
+        home.run(&export(&taken)).exits_with(3);
+    }
+    let tested_again = home.run(&format!("eval {} --json", out.display())).json();
+    assert_eq!(tested_again, tested);
+
     // Nothing is overwritten without being asked.
     let again = home.run(&train(&out));
     assert_eq!(again.code, Some(3));

@@ -7,6 +7,7 @@ use crate::{Kind, Values};
 /// The type of a stored number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
+    F2,
     F4,
     F8,
     I1,
@@ -32,16 +33,34 @@ impl Element {
     pub fn width(self) -> usize {
         match self {
             Element::I1 | Element::U1 | Element::B1 => 1,
-            Element::I2 | Element::U2 => 2,
+            Element::F2 | Element::I2 | Element::U2 => 2,
             Element::F4 | Element::I4 | Element::U4 => 4,
             Element::F8 | Element::I8 | Element::U8 => 8,
+        }
+    }
+
+    /// NumPy's name for it, without the byte order.
+    pub fn code(self) -> &'static str {
+        match self {
+            Element::F2 => "f2",
+            Element::F4 => "f4",
+            Element::F8 => "f8",
+            Element::I1 => "i1",
+            Element::U1 => "u1",
+            Element::I2 => "i2",
+            Element::U2 => "u2",
+            Element::I4 => "i4",
+            Element::U4 => "u4",
+            Element::I8 => "i8",
+            Element::U8 => "u8",
+            Element::B1 => "b1",
         }
     }
 
     /// The kind that holds it best.
     pub fn kind(self) -> Kind {
         match self {
-            Element::F4 | Element::F8 => Kind::F32,
+            Element::F2 | Element::F4 | Element::F8 => Kind::F32,
             _ => Kind::I64,
         }
     }
@@ -50,6 +69,7 @@ impl Element {
     fn number(self, word: [u8; 8]) -> Number {
         let bits = u64::from_le_bytes(word);
         match self {
+            Element::F2 => Number::Float(half::f16::from_bits(bits as u16).to_f64()),
             Element::F4 => Number::Float(f32::from_bits(bits as u32).into()),
             Element::F8 => Number::Float(f64::from_bits(bits)),
             Element::I1 => Number::Whole((bits as i8).into()),

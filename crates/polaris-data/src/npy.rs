@@ -96,26 +96,8 @@ fn decode(
     exact: bool,
     kind: Option<Kind>,
 ) -> std::result::Result<NpyArray, String> {
-    let start = bytes(reader, 8)?;
-    if start[..6] != *b"\x93NUMPY" {
-        return Err("it does not start with NumPy's magic bytes".into());
-    }
-    // Version 1 has two bytes for the header's length, later ones four.
-    let long = match start[6] {
-        1 => 2,
-        2 | 3 => 4,
-        other => return Err(format!("version {other} is not known; 1, 2 and 3 are")),
-    };
-    let mut length = [0; 8];
-    length[..long].copy_from_slice(&bytes(reader, long)?);
-    let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > LONGEST_HEADER {
-        return Err(format!("its header claims {length} bytes; {LONGEST_HEADER} is the limit"));
-    }
-    let header = bytes(reader, length)?;
-    let header = std::str::from_utf8(&header).map_err(|_| "its header is not text".to_string())?;
-    let Header { element, big_endian, fortran, dims } = Header::parse(header)?;
-    let most = most.saturating_sub((8 + long + length) as u64);
+    let (Header { element, big_endian, fortran, dims }, length) = header(reader)?;
+    let most = most.saturating_sub(length as u64);
     let count = binary::count(&dims, element, most)?;
     let stored = Stored { element, big_endian, count, certain: exact };
     let values = binary::read(reader, stored, kind.unwrap_or(element.kind()))?;
@@ -134,6 +116,29 @@ fn decode(
     Ok(NpyArray { dims, values })
 }
 
+/// What stands before the numbers, and how many bytes that takes.
+pub(crate) fn header(reader: &mut dyn Read) -> std::result::Result<(Header, usize), String> {
+    let start = bytes(reader, 8)?;
+    if start[..6] != *b"\x93NUMPY" {
+        return Err("it does not start with NumPy's magic bytes".into());
+    }
+    // Version 1 has two bytes for the header's length, later ones four.
+    let long = match start[6] {
+        1 => 2,
+        2 | 3 => 4,
+        other => return Err(format!("version {other} is not known; 1, 2 and 3 are")),
+    };
+    let mut length = [0; 8];
+    length[..long].copy_from_slice(&bytes(reader, long)?);
+    let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > LONGEST_HEADER {
+        return Err(format!("its header claims {length} bytes; {LONGEST_HEADER} is the limit"));
+    }
+    let header = bytes(reader, length)?;
+    let header = std::str::from_utf8(&header).map_err(|_| "its header is not text".to_string())?;
+    Ok((Header::parse(header)?, 8 + long + length))
+}
+
 /// Exactly so many bytes.
 pub(crate) fn bytes(reader: &mut dyn Read, count: usize) -> std::result::Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
@@ -145,7 +150,7 @@ pub(crate) fn bytes(reader: &mut dyn Read, count: usize) -> std::result::Result<
 }
 
 /// Brings values whose first dimension varies fastest into C order, where the last one does.
-fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
+pub(crate) fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
     let mut strides = Vec::with_capacity(dims.len());
     let mut stride = 1usize;
     for &dim in dims {
@@ -175,7 +180,7 @@ fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
 pub(crate) fn element(descr: &str) -> std::result::Result<(Element, bool), String> {
     let unsupported = || {
         format!(
-            "its type `{descr}` is not supported; f4, f8, i1 to i8, u1 to u8 and b1 in either byte \
+            "its type `{descr}` is not supported; f2, f4, f8, i1 to i8, u1 to u8 and b1 in either byte \
              order are (NumPy's astype converts)"
         )
     };
@@ -184,6 +189,7 @@ pub(crate) fn element(descr: &str) -> std::result::Result<(Element, bool), Strin
         None => return Err(unsupported()),
     };
     let element = match name {
+        "f2" => Element::F2,
         "f4" => Element::F4,
         "f8" => Element::F8,
         "i1" => Element::I1,

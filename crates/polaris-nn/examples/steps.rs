@@ -1,5 +1,5 @@
-//! Trains a model for `bench/torch/parity.py` and `bench/torch/training.py`. Lines come in, as JSON, and
-//! an answer goes out for each:
+//! Trains a model for `bench/torch/parity.py` and `bench/torch/training.py`, and evaluates one for
+//! `bench/torch/export.py`. Lines come in, as JSON, and an answer goes out for each:
 //!
 //! - `{"model": {...}, "input": [..], "outputs": n, "optimizer": "sgd" | "adam" | "adamw", "rate": r,
 //!   "momentum": m, "dtype": "f32", "state": "file.safetensors"}` prepares; the state is optional.
@@ -8,6 +8,8 @@
 //! - `{"save": "file.safetensors"}` writes the model's state.
 //! - `{"losses": "batches.safetensors"}` takes a step for each batch `x.N`, `y.N` of the file; answers
 //!   with the losses.
+//! - `{"outputs": "model.safetensors", "dims": [..], "values": [..]}` answers with what a trained model makes
+//!   of one batch.
 //! - `{"time": n, "batch": "batches.safetensors"}` takes n steps with the first batch; answers with the
 //!   seconds, and the loss at the end; with `"kernels": k`, for a device of OpenCL and a program that was
 //!   started with `--kernel-times`, also with the time of its longest k kernels.
@@ -22,7 +24,7 @@ use polaris_core::DType;
 use polaris_data::Values;
 use polaris_nn::models::{Ends, Model};
 use polaris_nn::optim::{Adam, Group, Optimizer, Sgd};
-use polaris_nn::train::{Config, load_data};
+use polaris_nn::train::{Config, ModelFile, Task, load_data};
 use polaris_nn::{Init, Module, Pass, load_state, parameters, state, tensors_file};
 use polaris_runtime::opencl::KernelTime;
 use polaris_runtime::{DeviceId, DeviceRef, Runtime, RuntimeOptions};
@@ -82,6 +84,9 @@ fn answer(
     }
     if request.get("text").is_some() {
         return write_text(device, &request);
+    }
+    if let Some(path) = request["outputs"].as_str() {
+        return outputs(device, Path::new(path), &request);
     }
     let training = training.as_mut().ok_or("no model was prepared")?;
     if let Some(path) = request["save"].as_str() {
@@ -153,6 +158,23 @@ fn write_text(device: &DeviceRef, request: &Value) -> Result<Value, Failure> {
     let path = request["to"].as_str().ok_or("`to` is missing")?;
     tensors_file::write(Path::new(path), &tensors, &HashMap::new())?;
     Ok(json!(tensors.len() / 2))
+}
+
+fn outputs(device: &DeviceRef, path: &Path, request: &Value) -> Result<Value, Failure> {
+    let (about, model) = ModelFile::load(path, device)?;
+    let dims: Vec<usize> = serde_json::from_value(request["dims"].clone())?;
+    let values: Vec<f64> = serde_json::from_value(request["values"].clone())?;
+    let x = match about.task {
+        Task::Tokens => {
+            let tokens: Vec<i64> = values.iter().map(|&value| value as i64).collect();
+            Tensor::from_slice(device, &dims, &tokens)?
+        }
+        _ => {
+            let numbers: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+            Tensor::from_slice(device, &dims, &numbers)?
+        }
+    };
+    Ok(json!(model.forward(&x, &Pass::evaluation())?.to_f64()?))
 }
 
 fn prepare(device: &DeviceRef, request: Request) -> Result<Training, Failure> {

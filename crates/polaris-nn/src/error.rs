@@ -45,6 +45,14 @@ pub enum Error {
         /// What is wrong and what to do.
         why: String,
     },
+    /// A layer that ONNX has no words for, or none in the size it has.
+    #[error("{layer} cannot be exported: {why}")]
+    NoExport {
+        /// Which one.
+        layer: String,
+        /// What stands against it.
+        why: String,
+    },
     /// The loss is no number any more.
     #[error(
         "the loss is {loss} at step {step}; {origin}. Try a smaller learning rate, clip gradients \

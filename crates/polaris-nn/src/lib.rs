@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod export;
 mod init;
 pub mod layers;
 pub mod models;

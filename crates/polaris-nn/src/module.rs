@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use polaris_core::Shape;
 use polaris_tensor::Tensor;
 
+use crate::export::{Value, Writer};
 use crate::{Error, Parameter, Pass, Result};
 
 /// Something with parameters.
@@ -20,6 +21,16 @@ pub trait Module: Layer {
     /// # Errors
     /// If the input does not fit, or there is no room.
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor>;
+
+    /// Writes what [`forward`](Self::forward) computes in evaluation as nodes of ONNX; a layer's parameters
+    /// have the names that [`Layer::visit`] gives them.
+    ///
+    /// # Errors
+    /// If it cannot be written so. That is what a layer says that does not define this.
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let _ = x;
+        Err(graph.refusal("it does not say how"))
+    }
 }
 
 /// The parts of a layer with their names, as they are found.

@@ -154,7 +154,7 @@ fn own_type(dtype: safetensors::Dtype) -> Option<DType> {
 }
 
 /// The elements in row-major order, little-endian.
-fn bytes_of(tensor: &Tensor) -> Result<Vec<u8>> {
+pub(crate) fn bytes_of(tensor: &Tensor) -> Result<Vec<u8>> {
     let dense = tensor.detach().contiguous()?;
     let (array, size) = (dense.array(), dense.dtype().size());
     let start = array.layout().offset();

@@ -1,6 +1,6 @@
 //! Evaluates a graph node by node on the host.
 
-use crate::operators::{self, Call};
+use crate::operators::{self, Call, Scope};
 use crate::{Error, Graph, Node, Result, Value, ValueId};
 
 /// The outputs of a graph, given its inputs and what it captures, both in their order. An input that a
@@ -36,7 +36,7 @@ pub fn interpret(
                 None => None,
             });
         }
-        let results = interpret_node(node, &operands, &|id| values[id.index()].clone())?;
+        let results = interpret_node(node, &operands, &Values(&values))?;
         drop(operands);
         for (output, value) in node.outputs.iter().zip(results) {
             if let Some(id) = output.filter(|id| uses[id.index()] > 0) {
@@ -53,19 +53,28 @@ pub fn interpret(
     graph.outputs.iter().map(|&id| values[id.index()].clone().ok_or_else(|| missing(id))).collect()
 }
 
-/// The results of one node. `outer` gives values of the node's graph to graphs inside it.
+/// The values of a graph that have been computed.
+struct Values<'a>(&'a [Option<Value>]);
+
+impl Scope for Values<'_> {
+    fn value(&self, id: ValueId) -> Option<Value> {
+        self.0[id.index()].clone()
+    }
+}
+
+/// The results of one node.
 ///
 /// # Errors
 /// If no operator has the name, or it cannot work with the operands.
 pub fn interpret_node(
     node: &Node,
     inputs: &[Option<Value>],
-    outer: &dyn Fn(ValueId) -> Option<Value>,
+    scope: &dyn Scope,
 ) -> Result<Vec<Value>> {
     let operator = operators::find(&node.domain, &node.operator).ok_or_else(|| {
         Error::unsupported(format!("the operator {}", node.operator_name())).at(node)
     })?;
-    let results = operator(&Call { node, inputs, outer }).map_err(|error| error.at(node))?;
+    let results = operator(&Call { node, inputs, scope }).map_err(|error| error.at(node))?;
     if results.len() < node.outputs.len() {
         let what = format!("the output {} of {}", results.len() + 1, node.operator);
         return Err(Error::unsupported(what).at(node));

@@ -14,6 +14,7 @@ mod error;
 mod functions;
 mod graph;
 mod import;
+pub mod infer;
 mod interpret;
 mod limits;
 pub mod messages;

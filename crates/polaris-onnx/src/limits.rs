@@ -18,12 +18,15 @@ pub fn set_largest_tensor(bytes: u64) {
 
 /// The number of elements of a shape, if a tensor of it is within the limit.
 pub(crate) fn checked_elements(element: ElementType, shape: &[usize]) -> Result<usize> {
-    let elements = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
+    // Large lengths beside a zero take no memory, but products of some of them would overflow.
+    let product = |least: usize| {
+        shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length.max(least)))
+    };
     let limit = largest_tensor();
-    elements
+    product(1)
+        .and_then(|_| product(0))
         .filter(|&elements| {
             let bytes = elements.checked_mul(element.size());
-            // A length beyond the limit beside a zero takes no memory, but products of it overflow.
             bytes.is_some_and(|bytes| bytes as u64 <= limit)
                 && shape.iter().all(|&length| length as u64 <= limit)
         })

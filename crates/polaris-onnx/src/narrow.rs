@@ -65,9 +65,8 @@ impl Narrow {
         match self.top {
             Top::Infinity => sign | (self.sign_bit() - 1) & !((1 << (self.mantissa_bits - 1)) - 1),
             Top::LastIsNan => sign | (self.sign_bit() - 1),
-            Top::MinusZeroIsNan => self.sign_bit(),
-            // There is none: the largest of its sign stands for it.
-            Top::Numbers => sign | self.largest(),
+            // Where there is none, minus zero stands for it.
+            Top::MinusZeroIsNan | Top::Numbers => self.sign_bit(),
         }
     }
 }
@@ -97,10 +96,10 @@ pub(crate) fn decode(element: ElementType, bits: u8) -> f64 {
 }
 
 /// The nearest narrow element, ties to even. What is too large becomes the largest where it shall
-/// saturate, and otherwise infinity, or NaN in types that have none.
+/// saturate, and otherwise infinity, or NaN in types that have none. Exponents alone are rounded up.
 pub(crate) fn encode(element: ElementType, value: f64, saturate: bool) -> u8 {
     if element == ElementType::F8E8M0 {
-        return encode_exponent(value);
+        return encode_power(value, saturate, PowerRounding::Up);
     }
     let Some(narrow) = layout(element) else { return 0 };
     let sign = if value.is_sign_negative() { narrow.sign_bit() } else { 0 };
@@ -142,18 +141,73 @@ pub(crate) fn encode(element: ElementType, value: f64, saturate: bool) -> u8 {
     if nearest == 0 && narrow.top == Top::MinusZeroIsNan { 0 } else { sign | nearest }
 }
 
-/// The nearest power of two, up from the middle.
-fn encode_exponent(value: f64) -> u8 {
+/// How a number between two powers of two is rounded to one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PowerRounding {
+    /// To the larger one.
+    Up,
+    /// To the smaller one.
+    Down,
+    /// To the nearer one, and up from the middle.
+    Nearest,
+}
+
+/// The power of two that stands for a number in a type of exponents alone. What is out of range becomes
+/// the nearest end where it shall saturate, and NaN otherwise; so does zero, which the type does not
+/// have. Negative numbers are NaN.
+pub(crate) fn encode_power(value: f64, saturate: bool, rounding: PowerRounding) -> u8 {
+    const NAN: u8 = 255;
+    const LARGEST: u8 = 254;
     if value.is_nan() || value < 0.0 {
-        return 255;
+        return NAN;
     }
-    if value == 0.0 {
-        return 0;
+    let too_small = if saturate { 0 } else { NAN };
+    let too_large = if saturate { LARGEST } else { NAN };
+    // The bits of an `f64`: an exponent with a bias of 1023 over 52 bits of a fraction.
+    let exponent = (value.to_bits() >> 52) as i32 - 1023;
+    let fraction = value.to_bits() & ((1 << 52) - 1);
+    let up = match rounding {
+        PowerRounding::Up => fraction > 0,
+        PowerRounding::Down => false,
+        PowerRounding::Nearest => fraction >= 1 << 51,
+    };
+    match exponent + 127 {
+        biased if biased < 0 => too_small,
+        biased => match u8::try_from(biased + i32::from(up)) {
+            Ok(bits @ 0..=LARGEST) => bits,
+            _ => too_large,
+        },
     }
-    if value.is_infinite() {
-        return 254;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_elements_stay_themselves() {
+        for element in ElementType::ALL.into_iter().filter(|other| layout(*other).is_some()) {
+            for bits in 0..=u8::MAX >> (8 - element.bits_in_files().unwrap_or(8)) {
+                let value = decode(element, bits);
+                if !value.is_nan() {
+                    assert_eq!(encode(element, value, false), bits, "{element} {bits}");
+                }
+            }
+        }
     }
-    let floor = value.log2().floor();
-    let exponent = if value / 2f64.powf(floor) >= 1.5 { floor + 1.0 } else { floor };
-    (exponent + 127.0).clamp(0.0, 254.0) as u8
+
+    #[test]
+    fn powers_of_two() {
+        use PowerRounding::{Down, Nearest, Up};
+        let encoded = |value| [Up, Down, Nearest].map(|mode| encode_power(value, true, mode));
+        assert_eq!(encoded(1.0), [127, 127, 127]);
+        assert_eq!(encoded(1.25), [128, 127, 127]);
+        assert_eq!(encoded(1.5), [128, 127, 128]);
+        assert_eq!(encoded(0.0), [0, 0, 0]);
+        assert_eq!(encoded(f64::INFINITY), [254, 254, 254]);
+        assert_eq!(encoded(2f64.powi(127) * 1.5), [254, 254, 254]);
+        assert_eq!(encoded(f64::NAN), [255, 255, 255]);
+        let unsaturated = [0.0, f64::INFINITY, 2f64.powi(128), 2f64.powi(-128)];
+        assert_eq!(unsaturated.map(|value| encode_power(value, false, Nearest)), [255; 4]);
+    }
 }

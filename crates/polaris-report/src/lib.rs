@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod blocks;
 mod cells;
 mod curve;
 mod grid;
@@ -41,6 +42,7 @@ mod table;
 mod text;
 
 pub use bars::BarPlot;
+pub use blocks::{Block, BlockPlot};
 pub use lines::{LinePlot, Series};
 pub use matrix::ConfusionMatrix;
 pub use page::Page;

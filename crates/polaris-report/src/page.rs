@@ -2,7 +2,7 @@
 
 use crate::style::STYLE;
 use crate::text::{escape, put};
-use crate::{BarPlot, ConfusionMatrix, LinePlot, Table};
+use crate::{BarPlot, BlockPlot, ConfusionMatrix, LinePlot, Table};
 
 /// An HTML page that stands alone. Parts are added in the order in which they are read.
 #[derive(Debug, Clone)]
@@ -77,6 +77,11 @@ impl Page {
 
     /// Bars.
     pub fn bars(self, plot: &BarPlot) -> Self {
+        self.part(&plot.render())
+    }
+
+    /// Rectangles.
+    pub fn blocks(self, plot: &BlockPlot) -> Self {
         self.part(&plot.render())
     }
 

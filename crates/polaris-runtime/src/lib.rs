@@ -17,6 +17,7 @@ mod device;
 mod error;
 pub mod hardware;
 pub mod machine;
+mod mapped;
 pub mod measure;
 mod memory;
 pub mod opencl;
@@ -26,6 +27,7 @@ mod text;
 
 pub use device::{Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKind, DeviceRef};
 pub use error::{Error, Result};
+pub use mapped::MappedFile;
 pub use memory::{
     Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, Live, LiveBlocks, MemoryUse,
 };

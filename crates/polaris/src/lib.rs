@@ -19,7 +19,9 @@
 
 pub use polaris_core::{Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16};
 pub use polaris_data as data;
+pub use polaris_graph as graph;
 pub use polaris_nn as nn;
+pub use polaris_onnx as onnx;
 pub use polaris_ops as ops;
 pub use polaris_runtime as runtime;
 pub use polaris_runtime::{

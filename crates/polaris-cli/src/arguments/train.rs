@@ -40,6 +40,18 @@ pub struct Eval {
     pub all: bool,
 }
 
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A model, or the folder of a training
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// The file to write; one that is there is replaced
+    #[arg(long, value_name = "FILE.onnx")]
+    pub out: PathBuf,
+}
+
 /// Options of `generate`.
 #[derive(Debug, Args)]
 pub struct Generate {

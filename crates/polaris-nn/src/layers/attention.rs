@@ -4,6 +4,8 @@ use polaris_ops::Attention;
 use polaris_tensor::Tensor;
 
 use super::Linear;
+use super::linear::export_linear;
+use crate::export::{Attribute, Value, Writer};
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// Self-attention with several heads over `[batch, tokens, width]`. Queries, keys and values come
@@ -52,4 +54,47 @@ impl Module for MultiheadAttention {
         let attended = all.self_attention(self.heads, None, &problem)?;
         pass.apply("out_proj", &self.out, &attended)
     }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let width = self.in_bias.tensor().elements() / 3;
+        let depth = width / self.heads;
+        let weight = graph.parameter("in_proj_weight", &self.in_weight)?;
+        let bias = graph.parameter("in_proj_bias", &self.in_bias)?;
+        let all = export_linear(x, &weight, Some(&bias), graph);
+        let thirds = graph.integers(&[width as i64; 3]);
+        let axis = [("axis", (-1).into())];
+        let thirds: [String; 3] = graph.nodes("Split", &[all.name(), &thirds], &axis);
+        // [batch, heads, tokens, depth]; of keys the last two are exchanged.
+        let shape = graph.integers(&[0, 0, self.heads as i64, depth as i64]);
+        let orders = [[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]];
+        let mut part = 0;
+        let [queries, keys, values] = orders.map(|order| {
+            let heads = graph.node("Reshape", &[&thirds[part], &shape], &[]);
+            part += 1;
+            graph.node("Transpose", &[&heads], &[("perm", order.to_vec().into())])
+        });
+        let scale = graph.number(1.0 / (depth as f64).sqrt());
+        let scores = graph.node("MatMul", &[&queries, &keys], &[]);
+        let mut scores = graph.node("Mul", &[&scores, &scale], &[]);
+        if self.causal {
+            scores = hide_later(&scores, graph);
+        }
+        let shares = graph.node("Softmax", &[&scores], &axis);
+        let seen = graph.node("MatMul", &[&shares, &values], &[]);
+        let order = vec![0, 2, 1, 3];
+        let seen = graph.node("Transpose", &[&seen], &[("perm", order.into())]);
+        let shape = graph.integers(&[0, 0, width as i64]);
+        let seen = x.like(graph.node("Reshape", &[&seen, &shape], &[]));
+        graph.layer("out_proj", &self.out, &seen)
+    }
+}
+
+/// Scores with minus infinity where a key comes after its query.
+fn hide_later(scores: &str, graph: &mut Writer) -> String {
+    let lengths = graph.node("Shape", &[scores], &[("start", 2.into())]);
+    let nothing = [("value", Attribute::Element(f32::NEG_INFINITY))];
+    let mask = graph.node("ConstantOfShape", &[&lengths], &nothing);
+    let above = graph.index(1);
+    let mask = graph.node("Trilu", &[&mask, &above], &[("upper", 1.into())]);
+    graph.node("Add", &[scores, &mask], &[])
 }

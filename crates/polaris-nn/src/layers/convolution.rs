@@ -3,6 +3,7 @@
 use polaris_ops::Convolution;
 use polaris_tensor::Tensor;
 
+use crate::export::{Attribute, Value, Writer};
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// A convolution of `[N, C, L]` or `[N, C, H, W]`; its weight is `[outputs, C / groups, ...]`.
@@ -45,6 +46,11 @@ impl Module for Conv {
         let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
         let weight = self.weight.value(pass)?;
         Ok(pass.cast(x)?.convolution(&weight, bias.as_ref(), &self.problem)?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let attributes = attributes(&self.weight, &self.problem);
+        export("Conv", x, &self.weight, self.bias.as_ref(), &attributes, graph)
     }
 }
 
@@ -92,6 +98,43 @@ impl Module for TransposedConv {
         let x = pass.cast(x)?;
         Ok(x.transposed_convolution(&weight, bias.as_ref(), padding, &self.problem)?)
     }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let mut attributes = attributes(&self.weight, &self.problem);
+        let behind = along_axes(&self.weight, &self.output_padding);
+        attributes.push(("output_padding", behind.into()));
+        export("ConvTranspose", x, &self.weight, self.bias.as_ref(), &attributes, graph)
+    }
+}
+
+/// The entries of a pair that belong to the kernel's axes: kernels of one axis have columns only.
+fn along_axes<'a>(weight: &Parameter, pair: &'a [usize; 2]) -> &'a [usize] {
+    &pair[4usize.saturating_sub(weight.tensor().rank()).min(2)..]
+}
+
+fn attributes(weight: &Parameter, problem: &Convolution) -> Vec<(&'static str, Attribute)> {
+    let padding = along_axes(weight, &problem.padding);
+    vec![
+        ("kernel_shape", weight.tensor().dims()[2..].into()),
+        ("strides", along_axes(weight, &problem.stride).into()),
+        ("pads", [padding, padding].concat()[..].into()),
+        ("dilations", along_axes(weight, &problem.dilation).into()),
+        ("group", (problem.groups as i64).into()),
+    ]
+}
+
+fn export(
+    operator: &str,
+    x: &Value,
+    weight: &Parameter,
+    bias: Option<&Parameter>,
+    attributes: &[(&str, Attribute)],
+    graph: &mut Writer,
+) -> Result<Value> {
+    let weight = graph.parameter("weight", weight)?;
+    let bias = bias.map(|bias| graph.parameter("bias", bias)).transpose()?;
+    let inputs: Vec<&str> = [x.name(), &weight].into_iter().chain(bias.as_deref()).collect();
+    Ok(x.like(graph.node(operator, &inputs, attributes)))
 }
 
 /// A weight of `[first, second / groups, kernel...]` and a bias of this length. As in PyTorch, all axes

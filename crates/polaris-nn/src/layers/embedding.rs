@@ -2,6 +2,7 @@
 
 use polaris_tensor::Tensor;
 
+use crate::export::{Value, Writer};
 use crate::{Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// A table `[entries, width]` that indices of any shape are looked up in.
@@ -34,5 +35,10 @@ impl Layer for Embedding {
 impl Module for Embedding {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         Ok(self.weight.value(pass)?.embedding(x)?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let table = graph.parameter("weight", &self.weight)?;
+        Ok(Value::new(graph.node("Gather", &[&table, x.name()], &[]), x.rank() + 1))
     }
 }

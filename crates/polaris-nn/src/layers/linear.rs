@@ -2,6 +2,7 @@
 
 use polaris_tensor::Tensor;
 
+use crate::export::{Value, Writer};
 use crate::{Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// A linear layer over the last axis; its weight is `[outputs, inputs]`.
@@ -41,5 +42,31 @@ impl Module for Linear {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
         Ok(pass.cast(x)?.linear(&self.weight.value(pass)?, bias.as_ref())?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let weight = graph.parameter("weight", &self.weight)?;
+        let bias = self.bias.as_ref().map(|bias| graph.parameter("bias", bias)).transpose()?;
+        Ok(export_linear(x, &weight, bias.as_deref(), graph))
+    }
+}
+
+/// `x W^T + b` of parameters that the graph has. The weight stays as it is in the model.
+pub(super) fn export_linear(
+    x: &Value,
+    weight: &str,
+    bias: Option<&str>,
+    graph: &mut Writer,
+) -> Value {
+    if x.rank() == 2 {
+        let inputs: Vec<&str> = [x.name(), weight].into_iter().chain(bias).collect();
+        return x.like(graph.node("Gemm", &inputs, &[("transB", 1.into())]));
+    }
+    // Gemm is of matrices alone. Engines transpose a constant once.
+    let weight = graph.node("Transpose", &[weight], &[("perm", vec![1, 0].into())]);
+    let product = graph.node("MatMul", &[x.name(), &weight], &[]);
+    match bias {
+        Some(bias) => x.like(graph.node("Add", &[&product, bias], &[])),
+        None => x.like(product),
     }
 }

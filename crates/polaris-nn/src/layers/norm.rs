@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_ops::fused::{Builder, evaluate_into};
 use polaris_tensor::Tensor;
 
+use crate::export::{Value, Writer};
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// Normalisation of each channel of `[N, C, ...]`: by the batch in training, by running statistics
@@ -77,6 +78,16 @@ impl Module for BatchNorm {
         self.follow(&self.variance, &variance.detach(), count / (count - 1.0).max(1.0))?;
         Ok(result)
     }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let weight = graph.parameter("weight", &self.weight)?;
+        let bias = graph.parameter("bias", &self.bias)?;
+        let mean = graph.buffer("running_mean", &self.mean)?;
+        let variance = graph.buffer("running_var", &self.variance)?;
+        let inputs = [x.name(), &weight, &bias, &mean, &variance];
+        let attributes = [("epsilon", self.epsilon.into())];
+        Ok(x.like(graph.node("BatchNormalization", &inputs, &attributes)))
+    }
 }
 
 /// Normalisation over the last axis.
@@ -110,6 +121,13 @@ impl Module for LayerNorm {
         let (weight, bias) = (self.weight.value(pass)?, self.bias.value(pass)?);
         Ok(pass.cast(x)?.layer_norm(Some(&weight), Some(&bias), self.epsilon)?)
     }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let weight = graph.parameter("weight", &self.weight)?;
+        let bias = graph.parameter("bias", &self.bias)?;
+        let attributes = [("axis", (-1).into()), ("epsilon", self.epsilon.into())];
+        Ok(x.like(graph.node("LayerNormalization", &[x.name(), &weight, &bias], &attributes)))
+    }
 }
 
 /// Division by the root of the mean square over the last axis.
@@ -138,6 +156,17 @@ impl Layer for RmsNorm {
 impl Module for RmsNorm {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         Ok(pass.cast(x)?.rms_norm(Some(&self.weight.value(pass)?), self.epsilon)?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let weight = graph.parameter("weight", &self.weight)?;
+        let epsilon = graph.number(self.epsilon);
+        let square = graph.node("Mul", &[x.name(), x.name()], &[]);
+        let mean = graph.node("ReduceMean", &[&square], &[("axes", vec![-1].into())]);
+        let mean = graph.node("Add", &[&mean, &epsilon], &[]);
+        let root = graph.node("Sqrt", &[&mean], &[]);
+        let divided = graph.node("Div", &[x.name(), &root], &[]);
+        Ok(x.like(graph.node("Mul", &[&divided, &weight], &[])))
     }
 }
 
@@ -173,5 +202,28 @@ impl Module for GroupNorm {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let (weight, bias) = (self.weight.value(pass)?, self.bias.value(pass)?);
         Ok(pass.cast(x)?.group_norm(self.groups, Some(&weight), Some(&bias), self.epsilon)?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        // A group is an instance with one channel.
+        let groups = graph.integers(&[0, self.groups as i64, -1]);
+        let (ones, zeros) = (vec![1.0; self.groups], vec![0.0; self.groups]);
+        let ones = graph.floats(&[self.groups], &ones);
+        let zeros = graph.floats(&[self.groups], &zeros);
+        let cut = graph.node("Reshape", &[x.name(), &groups], &[]);
+        let attributes = [("epsilon", self.epsilon.into())];
+        let even = graph.node("InstanceNormalization", &[&cut, &ones, &zeros], &attributes);
+        let shape = graph.node("Shape", &[x.name()], &[]);
+        let even = graph.node("Reshape", &[&even, &shape], &[]);
+        // Parameters of channels, along the second axis.
+        let mut column = vec![1; x.rank().max(2) - 1];
+        column[0] = -1;
+        let column = graph.integers(&column);
+        let weight = graph.parameter("weight", &self.weight)?;
+        let weight = graph.node("Reshape", &[&weight, &column], &[]);
+        let bias = graph.parameter("bias", &self.bias)?;
+        let bias = graph.node("Reshape", &[&bias, &column], &[]);
+        let scaled = graph.node("Mul", &[&even, &weight], &[]);
+        Ok(x.like(graph.node("Add", &[&scaled, &bias], &[])))
     }
 }

@@ -2,6 +2,7 @@
 
 use polaris_tensor::Tensor;
 
+use crate::export::{Value, Writer};
 use crate::{Layer, Module, Parts, Pass, Result};
 
 /// Layers one after another, each with a name.
@@ -42,6 +43,14 @@ impl Module for Sequential {
         let mut x = x.clone();
         for (name, layer) in &self.layers {
             x = pass.apply(name, &**layer, &x)?;
+        }
+        Ok(x)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let mut x = x.clone();
+        for (name, layer) in &self.layers {
+            x = graph.layer(name, &**layer, &x)?;
         }
         Ok(x)
     }

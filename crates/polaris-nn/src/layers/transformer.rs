@@ -3,6 +3,7 @@
 use polaris_tensor::Tensor;
 
 use super::{Activation, Dropout, LayerNorm, Linear, MultiheadAttention};
+use crate::export::{Value, Writer};
 use crate::{Init, Layer, Module, Parts, Pass, Result};
 
 /// The sizes of a transformer's block.
@@ -71,5 +72,16 @@ impl Module for TransformerBlock {
         let seen = Activation::Gelu.forward(&seen, pass)?;
         let seen = pass.apply("linear2", &self.linear2, &seen)?;
         Ok(x.add(&self.dropout.forward(&seen, pass)?)?)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let seen = graph.layer("norm1", &self.norm1, x)?;
+        let seen = graph.layer("self_attn", &self.attention, &seen)?;
+        let x = x.like(graph.node("Add", &[x.name(), seen.name()], &[]));
+        let seen = graph.layer("norm2", &self.norm2, &x)?;
+        let seen = graph.layer("linear1", &self.linear1, &seen)?;
+        let seen = graph.layer("gelu", &Activation::Gelu, &seen)?;
+        let seen = graph.layer("linear2", &self.linear2, &seen)?;
+        Ok(x.like(graph.node("Add", &[x.name(), seen.name()], &[])))
     }
 }

@@ -4,6 +4,7 @@ use polaris_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::Ends;
+use crate::export::{Value, Writer};
 use crate::layers::{Dropout, Embedding, LayerNorm, Linear, TransformerBlock, TransformerShape};
 use crate::{Error, Init, Layer, Module, Parts, Pass, Result};
 
@@ -104,5 +105,20 @@ impl Module for Built {
         }
         let x = pass.apply("norm", &self.norm, &x)?;
         pass.apply("head", &self.head, &x)
+    }
+
+    fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+        let embedded = graph.layer("token_embedding", &self.tokens, x)?;
+        let positions = graph.parameter("position_embedding.weight", self.positions.weight())?;
+        let begin = graph.integers(&[0]);
+        let axis = [("start", 1.into()), ("end", 2.into())];
+        let end = graph.node("Shape", &[x.name()], &axis);
+        let positions = graph.node("Slice", &[&positions, &begin, &end], &[]);
+        let mut x = embedded.like(graph.node("Add", &[embedded.name(), &positions], &[]));
+        for (name, block) in &self.blocks {
+            x = graph.layer(name, block, &x)?;
+        }
+        let x = graph.layer("norm", &self.norm, &x)?;
+        graph.layer("head", &self.head, &x)
     }
 }

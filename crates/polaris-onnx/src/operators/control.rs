@@ -1,19 +1,21 @@
 //! Operators with graphs inside: If, Loop, Scan, SequenceMap.
 
+use std::sync::Arc;
+
 use super::{Call, Operator, axis};
-use crate::{Error, Graph, Result, Tensor, Value, interpret};
+use crate::{Error, Graph, Result, Tensor, Value};
 
 pub(super) const OPERATORS: &[(&str, Operator)] =
     &[("If", if_), ("Loop", loop_), ("Scan", scan), ("SequenceMap", sequence_map)];
 
 /// Runs a graph inside a node, with what it captures.
-fn run(call: &Call<'_>, graph: &Graph, inputs: Vec<Value>) -> Result<Vec<Value>> {
+pub(super) fn run(call: &Call<'_>, graph: &Arc<Graph>, inputs: Vec<Value>) -> Result<Vec<Value>> {
     let captured = graph
         .captures
         .iter()
         .map(|capture| {
             let missing = || format!("`{}` was not computed", graph.value(capture.inner).name);
-            (call.outer)(capture.outer).ok_or_else(|| Error::operands(missing()))
+            call.scope.value(capture.outer).ok_or_else(|| Error::operands(missing()))
         })
         .collect::<Result<Vec<Value>>>()?;
     if inputs.len() > graph.inputs.len() {
@@ -22,7 +24,7 @@ fn run(call: &Call<'_>, graph: &Graph, inputs: Vec<Value>) -> Result<Vec<Value>>
         return Err(Error::operands(why));
     }
     let inputs: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
-    interpret(graph, &inputs, &captured)
+    call.scope.evaluate(graph, &inputs, &captured)
 }
 
 fn single_bool(tensor: &Tensor) -> Result<bool> {

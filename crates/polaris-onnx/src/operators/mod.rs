@@ -22,9 +22,9 @@ mod text;
 mod walk;
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use crate::{Attributes, Error, Node, Result, Tensor, Value, ValueId};
+use crate::{Attributes, Error, Graph, Node, Result, Tensor, Value, ValueId, interpret};
 
 /// What an operator does.
 pub type Operator = fn(&Call<'_>) -> Result<Vec<Value>>;
@@ -72,8 +72,27 @@ pub struct Call<'a> {
     pub node: &'a Node,
     /// Its operands; `None` where one is left out.
     pub inputs: &'a [Option<Value>],
-    /// Values of the node's graph, for graphs inside it.
-    pub outer: &'a dyn Fn(ValueId) -> Option<Value>,
+    /// What surrounds the node, for graphs inside it.
+    pub scope: &'a dyn Scope,
+}
+
+/// What surrounds a node: its graph's values, and someone who evaluates graphs inside the node.
+pub trait Scope {
+    /// A value of the node's graph, if it was computed.
+    fn value(&self, id: ValueId) -> Option<Value>;
+
+    /// The outputs of a graph inside the node.
+    ///
+    /// # Errors
+    /// What a node of it cannot do.
+    fn evaluate(
+        &self,
+        graph: &Arc<Graph>,
+        inputs: &[Option<Value>],
+        captured: &[Value],
+    ) -> Result<Vec<Value>> {
+        interpret(graph, inputs, captured)
+    }
 }
 
 impl Call<'_> {

@@ -69,7 +69,15 @@ pub fn pick(
     let elements = checked_elements(element, shape)?;
     if element == ElementType::String {
         let strings = source.as_strings()?;
-        return Tensor::strings(shape, places.into_iter().map(|at| strings[at].clone()).collect());
+        let mut picked = Vec::with_capacity(elements);
+        // Few long strings repeated often may take more than the places that the limit counts.
+        let mut bytes = 0usize;
+        for at in places {
+            bytes = bytes.saturating_add(strings[at].len());
+            checked_elements(ElementType::U8, &[bytes])?;
+            picked.push(strings[at].clone());
+        }
+        return Tensor::strings(shape, picked);
     }
     let (bytes, size) = (source.bytes()?, element.size());
     let mut picked = Vec::with_capacity(elements * size);

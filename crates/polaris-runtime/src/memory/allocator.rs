@@ -49,6 +49,8 @@ pub struct Allocator {
 struct State {
     memory: MemoryUse,
     live: Register,
+    /// Blocks that the driver was asked for.
+    driver_allocations: u64,
     /// Free blocks by home queue and size. A block only ever goes back to the queue it was used
     /// on: there, in-order execution guarantees that its last reader is done before the next
     /// writer begins.
@@ -69,6 +71,12 @@ impl Allocator {
     /// What is held now.
     pub fn memory_use(&self) -> MemoryUse {
         self.lock().memory
+    }
+
+    /// How many blocks the driver, or the operating system, was ever asked for. What is served from
+    /// freed blocks does not count.
+    pub fn driver_allocations(&self) -> u64 {
+        self.lock().driver_allocations
     }
 
     /// What is live now, largest first.
@@ -127,6 +135,7 @@ impl Allocator {
         // Counted before the driver is asked, so that two threads cannot both take the last room.
         let peak_before = state.memory.peak;
         state.add(size);
+        state.driver_allocations += 1;
         drop(state);
         drop(freed);
         let memory = (self.source)(size).or_else(|error| {

@@ -126,6 +126,25 @@ impl Buffer {
         Ok(Self { block: Arc::clone(&self.block), byte_offset, len: range.len(), ..*self })
     }
 
+    /// Bytes of the buffer as elements of any type, sharing the memory: for arenas that hold several
+    /// arrays.
+    ///
+    /// # Errors
+    /// `OutOfBounds` if the elements leave the buffer or do not begin at a multiple of their size.
+    pub fn elements_at(&self, byte: usize, dtype: DType, len: usize) -> Result<Self> {
+        let end = len.checked_mul(dtype.size()).and_then(|bytes| bytes.checked_add(byte));
+        let byte_offset = self.byte_offset + byte;
+        match end {
+            Some(end) if end <= self.bytes() && byte_offset.is_multiple_of(dtype.size()) => {
+                Ok(Self { block: Arc::clone(&self.block), dtype, byte_offset, len })
+            }
+            _ => {
+                let (reaches, holds) = (end.unwrap_or(usize::MAX), self.bytes());
+                Err(polaris_core::Error::OutOfBounds { op: "elements_at", reaches, holds }.into())
+            }
+        }
+    }
+
     /// Copies values into the buffer. They may be reused at once.
     ///
     /// # Errors

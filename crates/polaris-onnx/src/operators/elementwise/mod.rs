@@ -1,5 +1,87 @@
 //! Functions of single elements.
 
-use super::Operator;
+mod activation;
+mod apply;
+mod arithmetic;
+mod convert;
+mod dropout;
+mod logic;
+mod special;
 
-pub(super) const OPERATORS: &[(&str, Operator)] = &[];
+use super::Operator;
+use apply::to_floats;
+
+pub(super) const OPERATORS: &[(&str, Operator)] = &[
+    ("Abs", arithmetic::abs),
+    ("Acos", |call| to_floats(call, f64::acos)),
+    ("Acosh", |call| to_floats(call, f64::acosh)),
+    ("Add", arithmetic::add),
+    ("And", logic::and),
+    ("Asin", |call| to_floats(call, f64::asin)),
+    ("Asinh", |call| to_floats(call, f64::asinh)),
+    ("Atan", |call| to_floats(call, f64::atan)),
+    ("Atanh", |call| to_floats(call, f64::atanh)),
+    ("BitCast", convert::bit_cast),
+    ("BitShift", logic::bit_shift),
+    ("BitwiseAnd", logic::and),
+    ("BitwiseNot", logic::bitwise_not),
+    ("BitwiseOr", logic::or),
+    ("BitwiseXor", logic::xor),
+    ("Cast", convert::cast),
+    ("CastLike", convert::cast_like),
+    ("Ceil", |call| to_floats(call, f64::ceil)),
+    ("Celu", activation::celu),
+    ("Clip", arithmetic::clip),
+    ("Cos", |call| to_floats(call, f64::cos)),
+    ("Cosh", |call| to_floats(call, f64::cosh)),
+    ("Div", arithmetic::div),
+    ("Dropout", dropout::dropout),
+    ("Elu", activation::elu),
+    ("Equal", logic::equal),
+    ("Erf", |call| to_floats(call, special::erf)),
+    ("Exp", |call| to_floats(call, f64::exp)),
+    ("Floor", |call| to_floats(call, f64::floor)),
+    ("Gelu", activation::gelu),
+    ("Greater", logic::greater),
+    ("GreaterOrEqual", logic::greater_or_equal),
+    ("HardSigmoid", activation::hard_sigmoid),
+    ("HardSwish", activation::hard_swish),
+    ("Identity", convert::identity),
+    ("IsInf", logic::is_inf),
+    ("IsNaN", logic::is_nan),
+    ("LeakyRelu", activation::leaky_relu),
+    ("Less", logic::less),
+    ("LessOrEqual", logic::less_or_equal),
+    ("Log", |call| to_floats(call, f64::ln)),
+    ("Max", arithmetic::max),
+    ("Mean", arithmetic::mean),
+    ("Min", arithmetic::min),
+    ("Mish", activation::mish),
+    ("Mod", arithmetic::modulo),
+    ("Mul", arithmetic::mul),
+    ("Neg", arithmetic::neg),
+    ("Not", logic::not),
+    ("Or", logic::or),
+    ("PRelu", arithmetic::prelu),
+    ("Pow", arithmetic::pow),
+    ("Reciprocal", |call| to_floats(call, |x| 1.0 / x)),
+    ("Relu", arithmetic::relu),
+    ("Round", arithmetic::round),
+    ("Selu", activation::selu),
+    ("Shrink", activation::shrink),
+    ("Sigmoid", activation::sigmoid),
+    ("Sign", arithmetic::sign),
+    ("Sin", |call| to_floats(call, f64::sin)),
+    ("Sinh", |call| to_floats(call, f64::sinh)),
+    ("Softplus", activation::softplus),
+    ("Softsign", activation::softsign),
+    ("Sqrt", |call| to_floats(call, f64::sqrt)),
+    ("Sub", arithmetic::sub),
+    ("Sum", arithmetic::sum),
+    ("Swish", activation::swish),
+    ("Tan", |call| to_floats(call, f64::tan)),
+    ("Tanh", |call| to_floats(call, f64::tanh)),
+    ("ThresholdedRelu", activation::thresholded_relu),
+    ("Where", logic::choose),
+    ("Xor", logic::xor),
+];

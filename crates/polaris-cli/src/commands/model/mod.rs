@@ -1,0 +1,94 @@
+//! Models of others: `run`, `info`, `plan` and `onnx-test`.
+
+mod image;
+pub mod info;
+mod inputs;
+pub mod onnx_test;
+pub mod plan;
+pub mod run;
+
+use polaris::graph::{Mode, Options, Session as Model};
+use polaris::onnx::{Dim, Type};
+
+use crate::arguments::{ModeName, ModelChoice};
+use crate::session::Session;
+
+/// Loads the model that the user named.
+fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
+    let options = options(session, choice.mode)?;
+    Ok(Model::open(&session.runtime, &choice.model, &options)?)
+}
+
+/// Where the user wants it to run. A device that is named decides, unless it is the CPU.
+fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
+    let mode = match mode {
+        ModeName::Cpu => Mode::Cpu,
+        ModeName::Gpu => Mode::Gpu,
+        ModeName::Auto => Mode::Auto,
+    };
+    if mode != Mode::Cpu {
+        session.check_new_devices()?;
+    }
+    let named = match session.global.device.first() {
+        Some(&id) => Some(session.runtime.device(id)?.clone()),
+        None => None,
+    };
+    let mode = match &named {
+        Some(device) if device.as_cpu().is_some() => Mode::Cpu,
+        Some(_) if mode == Mode::Auto => Mode::Gpu,
+        _ => mode,
+    };
+    Ok(Options { mode, device: named.filter(|device| device.as_cpu().is_none()) })
+}
+
+/// A declared type with the lengths that the user gave for those it leaves open; others are 1.
+fn closed(ty: &Type, choice: &ModelChoice) -> Type {
+    match ty {
+        Type::Tensor(element, Some(dims)) => {
+            let close = |dim: &Dim| match dim {
+                Dim::Known(length) => *length,
+                Dim::Unknown => 1,
+                Dim::Named(name) => choice
+                    .dim
+                    .iter()
+                    .find(|given| given.name == *name)
+                    .map_or(1, |given| given.value),
+            };
+            Type::Tensor(*element, Some(dims.iter().map(|dim| Dim::Known(close(dim))).collect()))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Refuses names of lengths that the model does not have.
+fn check_dims(model: &Model, choice: &ModelChoice) -> anyhow::Result<()> {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, ty) in model.inputs() {
+        if let Some(Type::Tensor(_, Some(dims))) = ty {
+            names.extend(dims.iter().filter_map(|dim| match dim {
+                Dim::Named(name) => Some(name.as_str()),
+                _ => None,
+            }));
+        }
+    }
+    for given in &choice.dim {
+        if !names.contains(&given.name.as_str()) {
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            anyhow::bail!("the model has no open length `{}`; it has {known}", given.name);
+        }
+    }
+    Ok(())
+}
+
+/// The types of all inputs, closed.
+fn closed_inputs(model: &Model, choice: &ModelChoice) -> anyhow::Result<Vec<(String, Type)>> {
+    check_dims(model, choice)?;
+    model
+        .inputs()
+        .into_iter()
+        .map(|(name, ty)| match ty {
+            Some(ty @ Type::Tensor(_, Some(_))) => Ok((name.to_owned(), closed(ty, choice))),
+            _ => anyhow::bail!("the model does not declare the shape of its input `{name}`"),
+        })
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! `polaris plan`: what would happen, instruction by instruction.
+
+use std::path::PathBuf;
+
+use polaris::graph::Work;
+use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Row, Side};
+use polaris::onnx::Type;
+use polaris::runtime::Bytes;
+use polaris_report::{BarPlot, Block, BlockPlot, Page, Table as PageTable};
+use serde::Serialize;
+
+use super::{closed_inputs, load};
+use crate::arguments::{Global, Plan};
+use crate::commands::bench_gemm::save::replace_file;
+use crate::exit;
+use crate::output::{self, print_line};
+use crate::session::Session;
+
+#[derive(Serialize)]
+struct Result {
+    model: PathBuf,
+    device: String,
+    inputs: Vec<String>,
+    arena_bytes: Arenas,
+    work: Work,
+    wholly_on_device: bool,
+    instructions: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Arenas {
+    cpu: usize,
+    gpu: usize,
+}
+
+pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
+    let json = global.json;
+    let mut session = Session::new(global)?;
+    let model = load(&mut session, &options.choice)?;
+    let types = closed_inputs(&model, &options.choice)?;
+    let typed: Vec<(&str, Type)> =
+        types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
+    let plan = model.plan(&typed)?;
+    let result = Result {
+        model: options.choice.model.clone(),
+        device: model.device().id().to_string(),
+        inputs: types.iter().map(|(name, ty)| format!("{name}: {ty}")).collect(),
+        arena_bytes: Arenas { cpu: plan.arena_bytes(Side::Cpu), gpu: plan.arena_bytes(Side::Gpu) },
+        work: plan.work(),
+        wholly_on_device: plan.is_wholly_on(model.side()),
+        instructions: (0..plan.instructions.len()).map(|at| plan.row(model.graph(), at)).collect(),
+    };
+    if let Some(path) = &options.html {
+        replace_file(path, &page(&result, &plan).render())?;
+        eprintln!("note: the page is {}", path.display());
+    }
+    match json {
+        true => output::print_json("polaris.plan/1", &result)?,
+        false => print_line(PlanText { plan: &plan, graph: model.graph() }.to_string().trim_end())?,
+    }
+    Ok(exit::OK)
+}
+
+/// The plan as a page: what it consists of, how its memory is used, and every instruction.
+fn page(result: &Result, plan: &Instructions) -> Page {
+    let mut counts: Vec<(String, f64)> = Vec::new();
+    for row in &result.instructions {
+        let name = format!("{} ({})", row.name, row.side.name());
+        match counts.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, count)) => *count += 1.0,
+            None => counts.push((name, 1.0)),
+        }
+    }
+    counts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let where_ = if result.wholly_on_device { "wholly there" } else { "partly on the CPU" };
+    let facts = [
+        ("Device", format!("{} ({where_})", result.device)),
+        ("Inputs", result.inputs.join(", ")),
+        ("Instructions", result.instructions.len().to_string()),
+        ("Work", format!("{:.3} GFLOP", result.work.flops as f64 / 1e9)),
+        (
+            "Memory in between",
+            Bytes((result.arena_bytes.cpu + result.arena_bytes.gpu) as u64).to_string(),
+        ),
+    ];
+    let header = ["#", "device", "instruction", "into", "from", "node"];
+    let row = |(at, row): (usize, &Row)| {
+        let [side, name] = [row.side.name().to_owned(), row.name.clone()];
+        vec![at.to_string(), side, name, row.outputs.clone(), row.inputs.clone(), row.node.clone()]
+    };
+    let table = PageTable {
+        header: header.map(str::to_owned).to_vec(),
+        rows: result.instructions.iter().enumerate().map(row).collect(),
+        numeric: vec![true],
+        ..PageTable::default()
+    };
+    let (groups, values): (Vec<String>, Vec<Option<f64>>) =
+        counts.into_iter().map(|(name, count)| (name, Some(count))).unzip();
+    let kinds = BarPlot {
+        title: "Instructions by kind".to_owned(),
+        y_label: "instructions".to_owned(),
+        groups,
+        series: vec![("instructions".to_owned(), values)],
+        ..BarPlot::default()
+    };
+    Page::new(&format!("Plan of {}", result.model.display()))
+        .facts(&facts)
+        .section("What it does")
+        .bars(&kinds)
+        .section("Memory")
+        .text("Each block is a value in between: from left to right the instructions that make and use it, \
+               from bottom to top where it lies in the arena.")
+        .blocks(&arena(plan))
+        .section("All instructions")
+        .table(&table)
+}
+
+/// The arena over the instructions.
+fn arena(plan: &Instructions) -> BlockPlot {
+    let mut plot = BlockPlot {
+        title: "Values in between".to_owned(),
+        x_label: "instruction".to_owned(),
+        y_label: "MiB".to_owned(),
+        kinds: Side::ALL.map(|side| side.name().to_owned()).to_vec(),
+        blocks: Vec::new(),
+    };
+    // Both arenas and their chunks stand above one another.
+    let mut base = 0;
+    for side in Side::ALL {
+        for (chunk, &size) in plan.arenas[side.index()].iter().enumerate() {
+            for (slot, life) in plan.slots.iter().zip(plan.lives()) {
+                let (Home::Arena { chunk: at, offset }, Some(life)) = (&slot.home, life) else {
+                    continue;
+                };
+                if slot.side != side || *at != chunk {
+                    continue;
+                }
+                let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+                plot.blocks.push(Block {
+                    x: (life.first as f64, life.last as f64 + 1.0),
+                    y: (mebibytes(base + offset), mebibytes(base + offset + slot.bytes)),
+                    kind: side.index(),
+                    label: format!("{}: {}", slot.name, Bytes(slot.bytes as u64)),
+                });
+            }
+            base += size;
+        }
+    }
+    plot
+}

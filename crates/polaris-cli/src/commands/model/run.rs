@@ -1,0 +1,223 @@
+//! `polaris run`: a model's outputs for inputs from files.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use polaris::graph::Session as Model;
+use polaris::nn::tensors_file::write_atomically;
+use polaris::onnx::{Tensor, Value};
+use serde::Serialize;
+
+use super::{check_dims, closed, image, inputs, load};
+use crate::arguments::{Global, Run};
+use crate::exit;
+use crate::interrupt;
+use crate::output::{self, Table, print_line};
+use crate::session::Session;
+
+#[derive(Serialize)]
+struct Result {
+    model: PathBuf,
+    device: String,
+    runs: u32,
+    /// Of the first run, with planning and building.
+    first_ms: f64,
+    /// Of the others.
+    median_ms: Option<f64>,
+    outputs: Vec<Output>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<Vec<Class>>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    name: String,
+    r#type: String,
+    min: Option<f64>,
+    mean: Option<f64>,
+    max: Option<f64>,
+    file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Class {
+    class: usize,
+    label: Option<String>,
+    probability: f64,
+}
+
+pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
+    let json = global.json;
+    let labels = options.labels.as_deref().map(read_labels).transpose()?;
+    let mut session = Session::new(global)?;
+    let model = load(&mut session, &options.choice)?;
+    let given = gather(&model, options)?;
+    let given: Vec<(&str, Value)> =
+        given.iter().map(|(name, tensor)| (name.as_str(), Value::Tensor(tensor.clone()))).collect();
+    let mut times = Vec::new();
+    let mut outputs = Vec::new();
+    for _ in 0..options.repeat {
+        if interrupt::requested() {
+            return Err(polaris::runtime::Error::Interrupted.into());
+        }
+        let start = Instant::now();
+        outputs = model.run(&given)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    let first_ms = times.remove(0);
+    times.sort_by(f64::total_cmp);
+    let classify = options.image.is_some() || labels.is_some();
+    let classes = match outputs.first() {
+        Some((_, Value::Tensor(tensor))) if classify => {
+            let own = labels.or_else(|| labels_of(&model));
+            Some(likeliest(tensor, own.as_deref())?)
+        }
+        _ => None,
+    };
+    let mut result = Result {
+        model: options.choice.model.clone(),
+        device: if model.fell_back() { "cpu".to_owned() } else { model.device().id().to_string() },
+        runs: options.repeat,
+        first_ms,
+        median_ms: times.get(times.len() / 2).copied(),
+        outputs: Vec::new(),
+        classes,
+    };
+    for (name, value) in &outputs {
+        result.outputs.push(describe(name, value, options)?);
+    }
+    match json {
+        true => output::print_json("polaris.run/1", &result)?,
+        false => print(&result)?,
+    }
+    Ok(exit::OK)
+}
+
+/// Every input's tensor: from a file, from an image, or random.
+fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>> {
+    check_dims(model, &options.choice)?;
+    let mut given = Vec::new();
+    for file in &options.input {
+        let declared = model.inputs().into_iter().find(|(name, _)| *name == file.name);
+        let tensor = inputs::read(&file.value, declared.and_then(|(_, ty)| ty))?;
+        given.push((file.name.clone(), tensor));
+    }
+    for (name, ty) in model.inputs() {
+        if given.iter().any(|(other, _)| other == name) {
+            continue;
+        }
+        let image =
+            options.image.as_ref().filter(|_| !given.iter().any(|(_, tensor)| tensor.rank() == 4));
+        if let Some(path) = image {
+            let ty = ty.map(|ty| match options.choice.dim.is_empty() {
+                true => ty.clone(),
+                false => closed(ty, &options.choice),
+            });
+            given.push((name.to_owned(), image::read(path, ty.as_ref(), name)?));
+        } else if options.random_inputs {
+            let ty = ty.context("the model does not declare its inputs' types")?;
+            let tensor = inputs::random(&closed(ty, &options.choice), name, options.seed)?;
+            given.push((name.to_owned(), tensor));
+        }
+    }
+    if given.is_empty() && model.inputs().len() > 0 {
+        bail!(
+            "the model takes {}; give them with --input NAME=FILE.npy, or try --random-inputs",
+            model.inputs_in_words()
+        );
+    }
+    Ok(given)
+}
+
+fn describe(name: &str, value: &Value, options: &Run) -> anyhow::Result<Output> {
+    let mut output = Output {
+        name: name.to_owned(),
+        r#type: value.ty().to_string(),
+        min: None,
+        mean: None,
+        max: None,
+        file: None,
+    };
+    let Value::Tensor(tensor) = value else { return Ok(output) };
+    if let Ok(numbers) = tensor.to_f64()
+        && !numbers.is_empty()
+    {
+        output.min = numbers.iter().copied().reduce(f64::min);
+        output.max = numbers.iter().copied().reduce(f64::max);
+        output.mean = Some(numbers.iter().sum::<f64>() / numbers.len() as f64);
+    }
+    if let Some(folder) = &options.output_dir {
+        // Names of values may hold separators of paths.
+        let plain: String = name
+            .chars()
+            .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+            .collect();
+        let path = folder.join(format!("{}.npy", plain.trim_start_matches('.')));
+        write_atomically(&path, &inputs::npy(tensor)?)?;
+        output.file = Some(path);
+    }
+    Ok(output)
+}
+
+fn read_labels(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Names of classes that the model brings along.
+fn labels_of(model: &Model) -> Option<Vec<String>> {
+    let (_, text) = model.model().metadata.iter().find(|(key, _)| key == "classes")?;
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+/// The five likeliest classes of the first example.
+fn likeliest(tensor: &Tensor, labels: Option<&[String]>) -> anyhow::Result<Vec<Class>> {
+    let row = tensor.shape().last().copied().unwrap_or(1);
+    let mut numbers = tensor.to_f64()?;
+    numbers.truncate(row);
+    let sum: f64 = numbers.iter().sum();
+    let are_probabilities =
+        numbers.iter().all(|&x| (0.0..=1.0).contains(&x)) && (sum - 1.0).abs() < 1e-3;
+    if !are_probabilities {
+        let largest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        numbers.iter_mut().for_each(|x| *x = (*x - largest).exp());
+        let sum: f64 = numbers.iter().sum();
+        numbers.iter_mut().for_each(|x| *x /= sum);
+    }
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by(|&a, &b| numbers[b].total_cmp(&numbers[a]));
+    let class = |class: usize| Class {
+        class,
+        label: labels.and_then(|labels| labels.get(class).cloned()),
+        probability: numbers[class],
+    };
+    Ok(order.into_iter().take(5).map(class).collect())
+}
+
+fn print(result: &Result) -> anyhow::Result<()> {
+    let mut table = Table::new(&["output", "type", ">min", ">mean", ">max", "file"]);
+    let number =
+        |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.6}"));
+    for output in &result.outputs {
+        table.row(vec![
+            output.name.clone(),
+            output.r#type.clone(),
+            number(output.min),
+            number(output.mean),
+            number(output.max),
+            output.file.as_ref().map_or(String::new(), |path| path.display().to_string()),
+        ]);
+    }
+    table.print()?;
+    if let Some(classes) = &result.classes {
+        let mut table = Table::new(&[">class", "label", ">probability"]);
+        for class in classes {
+            let label = class.label.clone().unwrap_or_default();
+            table.row(vec![class.class.to_string(), label, format!("{:.4}", class.probability)]);
+        }
+        table.print()?;
+    }
+    let median = result.median_ms.map_or(String::new(), |ms| format!(", then {ms:.2} ms"));
+    print_line(&format!("{}: first run {:.1} ms{median}", result.device, result.first_ms))
+}

@@ -1,0 +1,88 @@
+//! What can go wrong between a model's file and its results.
+
+use std::path::PathBuf;
+
+/// The result of a fallible operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// In the model, or in what was given to it.
+    #[error(transparent)]
+    Onnx(#[from] polaris_onnx::Error),
+    /// In a file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: polaris_onnx::Error,
+    },
+    /// In an operation on a device.
+    #[error(transparent)]
+    Ops(#[from] polaris_ops::Error),
+    /// In a device or its memory.
+    #[error(transparent)]
+    Runtime(#[from] polaris_runtime::Error),
+    /// Operators that are not there, all of them.
+    #[error("{}", unsupported_in_words(operators))]
+    Unsupported {
+        /// The operators with the nodes that need them.
+        operators: Vec<UnsupportedOperator>,
+    },
+    /// No device of the kind that was asked for.
+    #[error("there is no OpenCL device; use `--mode cpu`, or see `polaris devices`")]
+    NoGpu,
+}
+
+/// An operator that is not there.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct UnsupportedOperator {
+    /// Its name with its domain.
+    pub operator: String,
+    /// The nodes that need it.
+    pub nodes: Vec<String>,
+}
+
+fn unsupported_in_words(operators: &[UnsupportedOperator]) -> String {
+    let mut text = String::from("the model needs operators that are not supported:");
+    for UnsupportedOperator { operator, nodes } in operators {
+        let shown: Vec<&str> = nodes.iter().take(3).map(String::as_str).collect();
+        let more = match nodes.len().saturating_sub(3) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!("\n  {operator} (at {}{more})", shown.join(", ")));
+    }
+    text
+}
+
+impl Error {
+    /// Whether something is missing here rather than wrong there.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Unsupported { .. } => true,
+            Self::Onnx(error) | Self::File { source: error, .. } => error.is_unsupported(),
+            _ => false,
+        }
+    }
+
+    /// Whether a device failed or had no room, so that another one may succeed.
+    pub fn is_device_failure(&self) -> bool {
+        let runtime = match self {
+            Self::Runtime(error) | Self::Ops(polaris_ops::Error::Runtime(error)) => error,
+            _ => return false,
+        };
+        use polaris_runtime::Error as E;
+        runtime.is_device_failure()
+            || matches!(runtime, E::OutOfMemory { .. } | E::AllocationTooLarge { .. })
+    }
+}
+
+impl From<polaris_core::Error> for Error {
+    fn from(error: polaris_core::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}

@@ -1,0 +1,109 @@
+//! Maxima and means of windows.
+
+use polaris_onnx::Node;
+use polaris_ops::reduce::Reduce;
+use polaris_ops::{Pool, Pooling, Reduction, Window, Windows};
+
+use super::convolution::{padded, pads, per_axis};
+use super::{Lowering, array, result, wants_more};
+use crate::Result;
+use crate::plan::{Action, Builder};
+
+pub const LOWERINGS: &[(&str, Lowering)] = &[
+    ("AveragePool", average_pool),
+    ("GlobalAveragePool", |b, n| global(b, n, Reduction::Mean)),
+    ("GlobalMaxPool", |b, n| global(b, n, Reduction::Max)),
+    ("MaxPool", max_pool),
+];
+
+fn max_pool(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    if wants_more(node) {
+        return Ok(false);
+    }
+    pool(b, node, Pooling::Max)
+}
+
+fn average_pool(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let count_padding = node.attributes.flag("count_include_pad", false)?;
+    pool(b, node, Pooling::Average { count_padding })
+}
+
+fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
+    let (Some((id, dtype, shape)), Some((made, _, made_shape))) =
+        (array(b, node, 0), result(b, node))
+    else {
+        return Ok(false);
+    };
+    let rank = shape.rank();
+    if !dtype.is_float() || !(3..=4).contains(&rank) || shape.elements() == 0 {
+        return Ok(false);
+    }
+    let axes = rank - 2;
+    let (Some(kernel), Some(strides), Some(dilations)) = (
+        per_axis(node, "kernel_shape", axes)?,
+        per_axis(node, "strides", axes)?,
+        per_axis(node, "dilations", axes)?,
+    ) else {
+        return Ok(false);
+    };
+    let Some(mut pads) = pads(node, &shape[2..], &kernel, &strides, &dilations)? else {
+        return Ok(false);
+    };
+    let ceil = node.attributes.flag("ceil_mode", false)?;
+    let is_max = pooling == Pooling::Max;
+    let dilated = dilations.iter().any(|&dilation| dilation != 1);
+    if dilated && !is_max {
+        return Ok(false);
+    }
+    let reach = |at: usize| (kernel[at].saturating_sub(1)).saturating_mul(dilations[at]) + 1;
+    let wide = (0..axes).any(|at| pads.before[at] > reach(at) / 2);
+    let mut operand = b.operand(id)?;
+    if !pads.are_even() || wide {
+        // Maxima may have their padding in front as elements that never win. Means divide by the elements
+        // that count, which copies would change.
+        if !is_max || ceil {
+            return Ok(false);
+        }
+        operand = padded(b, operand, &pads, f64::NEG_INFINITY)?;
+        pads.before.fill(0);
+        pads.after.fill(0);
+    }
+    let windows: Vec<Window> = (0..axes)
+        .map(|at| Window {
+            kernel: kernel[at],
+            stride: strides[at],
+            padding: pads.before[at],
+            dilation: dilations[at],
+        })
+        .collect();
+    let windows = Windows::sliding(&windows)?;
+    let windows = if ceil { windows.rounded_up() } else { windows };
+    // Rounding up has rules of its own in either world.
+    if windows.pooled_shape(operand.layout.shape()).ok() != Some(made_shape) {
+        return Ok(false);
+    }
+    let action = Action::Pool(Pool { pooling, windows });
+    let operand = b.compute(action, &[operand], dtype, made_shape);
+    b.set(Some(made), operand);
+    Ok(true)
+}
+
+/// A reduction of all but the first two axes.
+fn global(b: &mut Builder<'_>, node: &Node, reduction: Reduction) -> Result<bool> {
+    let (Some((id, dtype, shape)), Some((made, _, made_shape))) =
+        (array(b, node, 0), result(b, node))
+    else {
+        return Ok(false);
+    };
+    if !dtype.is_float() || shape.rank() < 3 {
+        return Ok(false);
+    }
+    let axes: Vec<usize> = (2..shape.rank()).collect();
+    let reduced = shape.reduce("pool", &axes, false)?;
+    let operand = b.operand(id)?;
+    let action = Action::Reduce(Reduce { reduction, axes: shape.axis_mask("pool", &axes)? });
+    let operand = b.compute(action, &[operand], dtype, reduced);
+    let operand = b.reshaped(operand, made_shape)?;
+    b.set(Some(made), operand);
+    Ok(true)
+}

@@ -1,0 +1,135 @@
+//! Matrix products.
+
+use polaris_core::{DType, Shape};
+use polaris_onnx::Node;
+use polaris_ops::MatMul;
+
+use super::{Lowering, array, input, result, wants_more};
+use crate::Result;
+use crate::plan::{Action, Builder, Operand};
+
+pub const LOWERINGS: &[(&str, Lowering)] =
+    &[("Gemm", gemm), ("MatMul", matmul), ("MatMulInteger", matmul_integer)];
+
+/// Vectors count as matrices of one row or column.
+fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let (Some((left, dtype, a)), Some((right, other, c))) = (array(b, node, 0), array(b, node, 1))
+    else {
+        return Ok(false);
+    };
+    let Some((made, made_dtype, shape)) = result(b, node) else { return Ok(false) };
+    if !dtype.is_float() || dtype != other || made_dtype != dtype || a.rank() == 0 || c.rank() == 0
+    {
+        return Ok(false);
+    }
+    let (mut x, mut y) = (b.operand(left)?, b.operand(right)?);
+    if a.rank() == 1 {
+        x = b.reshaped(x, Shape::new(&[1, a[0]])?)?;
+    }
+    if c.rank() == 1 {
+        y = b.reshaped(y, Shape::new(&[c[0], 1])?)?;
+    }
+    product(b, x, y, made, dtype, shape)?;
+    Ok(true)
+}
+
+/// A product with a batch of matrices on the left and one on the right is one tall product.
+fn product(
+    b: &mut Builder<'_>,
+    mut x: Operand,
+    y: Operand,
+    made: polaris_onnx::ValueId,
+    dtype: DType,
+    shape: Shape,
+) -> Result<()> {
+    let rank = x.layout.shape().rank();
+    let dims = x.layout.shape().to_vec();
+    if rank > 2 && y.layout.shape().rank() == 2 {
+        let rows: usize = dims[..rank - 1].iter().product();
+        if let Some(layout) = x.layout.reshape(&Shape::new(&[rows, dims[rank - 1]])?) {
+            x = Operand { layout, ..x };
+        }
+    }
+    let (a, c) = (x.layout.shape(), y.layout.shape());
+    let batch = Shape::broadcast(
+        "matmul",
+        &Shape::new(&a[..a.rank() - 2])?,
+        &Shape::new(&c[..c.rank() - 2])?,
+    )?;
+    let full: Vec<usize> =
+        batch.iter().copied().chain([a[a.rank() - 2], c[c.rank() - 1]]).collect();
+    let operand = b.compute(Action::MatMul(MatMul::default()), &[x, y], dtype, Shape::new(&full)?);
+    let operand = b.reshaped(operand, shape)?;
+    b.set(Some(made), operand);
+    Ok(())
+}
+
+/// `alpha * A B + beta * C`, either factor possibly transposed.
+fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let (Some((left, dtype, a)), Some((right, other, c))) = (array(b, node, 0), array(b, node, 1))
+    else {
+        return Ok(false);
+    };
+    let Some((made, _, shape)) = result(b, node) else { return Ok(false) };
+    if !dtype.is_float() || dtype != other || a.rank() != 2 || c.rank() != 2 || wants_more(node) {
+        return Ok(false);
+    }
+    let beta = f64::from(node.attributes.float_or("beta", 1.0)?);
+    let added = input(node, 2).filter(|_| beta != 0.0);
+    if let Some(id) = added
+        && b.array_type(id).is_none_or(|(found, _)| found != dtype)
+    {
+        return Ok(false);
+    }
+    let side = |b: &mut Builder<'_>, id, name: &str| -> Result<Operand> {
+        let operand = b.operand(id)?;
+        let turned = node.attributes.flag(name, false)?;
+        let layout = if turned { operand.layout.permute(&[1, 0])? } else { operand.layout };
+        Ok(Operand { layout, ..operand })
+    };
+    let mut operands = vec![side(b, left, "transA")?, side(b, right, "transB")?];
+    let mut problem =
+        MatMul { alpha: f64::from(node.attributes.float_or("alpha", 1.0)?), ..MatMul::default() };
+    if let Some(id) = added {
+        let operand = b.operand(id)?;
+        let row = Shape::new(&[shape[1]])?;
+        match operand.layout.reshape(&row).filter(|_| beta == 1.0 && shape[0] != 1) {
+            // The bias of a linear layer.
+            Some(layout) if operand.layout.shape().elements() == shape[1] && is_row(&operand) => {
+                problem.epilogue.bias = Some(polaris_ops::matmul::Bias::PerColumn);
+                operands.push(Operand { layout, ..operand });
+            }
+            _ => {
+                problem.beta = beta;
+                let layout = operand.layout.broadcast_to("gemm", &shape)?;
+                operands.push(Operand { layout, ..operand });
+            }
+        }
+    }
+    let operand = b.compute(Action::MatMul(problem), &operands, dtype, shape);
+    b.set(Some(made), operand);
+    Ok(true)
+}
+
+/// Whether an array has its values along its last axis only.
+fn is_row(operand: &Operand) -> bool {
+    let shape = operand.layout.shape();
+    shape.rank() >= 1 && shape[shape.rank() - 1] == shape.elements()
+}
+
+/// Without zero points it is the product of devices.
+fn matmul_integer(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let (Some((left, dtype, a)), Some((right, other, c))) = (array(b, node, 0), array(b, node, 1))
+    else {
+        return Ok(false);
+    };
+    let Some((made, made_dtype, shape)) = result(b, node) else { return Ok(false) };
+    let plain = input(node, 2).is_none() && input(node, 3).is_none();
+    let fits = plain && dtype == DType::I8 && other == DType::I8 && made_dtype == DType::I32;
+    if !fits || a.rank() < 2 || c.rank() < 2 {
+        return Ok(false);
+    }
+    let (x, y) = (b.operand(left)?, b.operand(right)?);
+    product(b, x, y, made, made_dtype, shape)?;
+    Ok(true)
+}

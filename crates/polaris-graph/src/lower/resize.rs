@@ -1,0 +1,130 @@
+//! Images in other sizes. Along each axis a new element is a sum of old ones with weights that depend on
+//! places alone: a matrix, which is a constant of the plan.
+
+use polaris_core::Shape;
+use polaris_onnx::operators::Scope;
+use polaris_onnx::{Attribute, Node, Tensor, Value, ValueId, interpret_node};
+use polaris_ops::MatMul;
+
+use super::{Lowering, array, input, result};
+use crate::Result;
+use crate::plan::{Action, Builder, Operand};
+
+pub const LOWERINGS: &[(&str, Lowering)] = &[("Resize", resize)];
+
+/// Longer axes would make large matrices; each must not be larger than the image itself by far.
+const LONGEST: usize = 4096;
+
+struct Nothing;
+
+impl Scope for Nothing {
+    fn value(&self, _id: ValueId) -> Option<Value> {
+        None
+    }
+}
+
+fn resize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let (Some((id, dtype, shape)), Some((made, _, made_shape))) =
+        (array(b, node, 0), result(b, node))
+    else {
+        return Ok(false);
+    };
+    let crops =
+        node.attributes.string("coordinate_transformation_mode")? == Some("tf_crop_and_resize");
+    let policy = node.attributes.string_or("keep_aspect_ratio_policy", "stretch")?;
+    let fits =
+        dtype.is_float() && !crops && policy == "stretch" && shape.rank() == made_shape.rank();
+    if !fits || node.version < 11 || shape.elements() == 0 || made_shape.elements() == 0 {
+        return Ok(false);
+    }
+    let changed: Vec<usize> = (0..shape.rank()).filter(|&at| shape[at] != made_shape[at]).collect();
+    if changed.iter().any(|&at| shape[at].max(made_shape[at]) > LONGEST) {
+        return Ok(false);
+    }
+    let mut operand = b.operand(id)?;
+    for at in changed {
+        let Some(weights) = weights(b, node, at, shape[at], made_shape[at], dtype)? else {
+            return Ok(false);
+        };
+        operand = along(b, operand, at, weights, made_shape[at])?;
+    }
+    b.set(Some(made), operand);
+    Ok(true)
+}
+
+/// What the operator itself makes of each single element of an axis: the columns of its matrix.
+fn weights(
+    b: &mut Builder<'_>,
+    node: &Node,
+    at: usize,
+    from: usize,
+    to: usize,
+    dtype: polaris_core::DType,
+) -> Result<Option<Operand>> {
+    let scale = match input(node, 2).and_then(|id| b.constant(id)) {
+        Some(scales) if scales.elements() > 0 => {
+            let place = match node.attributes.ints("axes")? {
+                Some(axes) => axes.iter().position(|&axis| axis == at as i64),
+                None => Some(at),
+            };
+            let list = scales.to_f64()?;
+            match place.and_then(|place| list.get(place).copied()) {
+                Some(scale) => Some(scale as f32),
+                None => return Ok(None),
+            }
+        }
+        _ => None,
+    };
+    let mut identity = vec![0f32; from * from];
+    identity.iter_mut().step_by(from + 1).for_each(|one| *one = 1.0);
+    let image = Value::Tensor(Tensor::new(&[from, from], identity)?);
+    let operands = match scale {
+        Some(scale) => {
+            vec![Some(image), None, Some(Value::Tensor(Tensor::new(&[2], vec![1.0f32, scale])?))]
+        }
+        None => {
+            let sizes = Tensor::new(&[2], vec![from as i64, to as i64])?;
+            vec![Some(image), None, None, Some(Value::Tensor(sizes))]
+        }
+    };
+    let mut single = Node { inputs: Vec::new(), outputs: vec![Some(ValueId(0))], ..node.clone() };
+    single.attributes.set("axes", Attribute::Ints(vec![0, 1]));
+    if node.version < 18 {
+        single.version = 18;
+    }
+    let made = interpret_node(&single, &operands, &Nothing)?;
+    let Some(matrix) = made.first().and_then(|value| value.tensor().ok()) else { return Ok(None) };
+    if matrix.shape() != [from, to] {
+        return Ok(None);
+    }
+    let matrix =
+        Tensor::from_f64(crate::plan::element_of(dtype), matrix.shape(), &matrix.to_f64()?)?;
+    b.new_constant(&matrix).map(Some)
+}
+
+/// The product with a matrix `[from, to]` along one axis.
+fn along(
+    b: &mut Builder<'_>,
+    x: Operand,
+    at: usize,
+    matrix: Operand,
+    to: usize,
+) -> Result<Operand> {
+    let dims = x.layout.shape().to_vec();
+    let (before, after): (usize, usize) =
+        (dims[..at].iter().product(), dims[at + 1..].iter().product());
+    let mut made = dims.clone();
+    made[at] = to;
+    let product = Action::MatMul(MatMul::default());
+    let operand = if after == 1 {
+        let x = b.reshaped(x, Shape::new(&[before, dims[at]])?)?;
+        b.compute(product, &[x, matrix], x.dtype, Shape::new(&[before, to])?)
+    } else {
+        let x = b.reshaped(x, Shape::new(&[before, dims[at], after])?)?;
+        let turned = Operand { layout: matrix.layout.permute(&[1, 0])?, ..matrix };
+        let layout = turned.layout.broadcast_to("resize", &Shape::new(&[before, to, dims[at]])?)?;
+        let turned = Operand { layout, ..turned };
+        b.compute(product, &[turned, x], x.dtype, Shape::new(&[before, to, after])?)
+    };
+    b.reshaped(operand, Shape::new(&made)?)
+}

@@ -1,0 +1,97 @@
+//! What an instruction computes on a device.
+
+use polaris_ops::batch_norm::BatchNorm;
+use polaris_ops::conv::ConvolutionInputGradient;
+use polaris_ops::copy::Copy;
+use polaris_ops::elementwise::Elementwise;
+use polaris_ops::fill::Fill;
+use polaris_ops::pad::Remap;
+use polaris_ops::reduce::Reduce;
+use polaris_ops::scan::CumSum;
+use polaris_ops::sort::ArgSort;
+use polaris_ops::{
+    Array, Attention, Convolution, Expression, Lookup, MatMul, Norm, Pool, Scatter, Softmax,
+};
+
+/// An operation with its parameters.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "each is the operation of its name")]
+pub enum Action {
+    ArgSort(ArgSort),
+    Attention(Attention),
+    BatchNorm(BatchNorm),
+    Convolution(Convolution),
+    /// Between layouts and types.
+    Copy(Copy),
+    CumSum(CumSum),
+    Elementwise(Elementwise),
+    Fill(Fill),
+    Fused(Expression),
+    Lookup(Lookup),
+    MatMul(MatMul),
+    Norm(Norm),
+    Pool(Pool),
+    Reduce(Reduce),
+    /// Padding and flips.
+    Remap(Remap),
+    Scatter(Scatter),
+    Softmax(Softmax),
+    TransposedConvolution(ConvolutionInputGradient),
+}
+
+/// Does the same with the operation of every kind.
+macro_rules! with_operation {
+    ($action:expr, $op:ident => $body:expr) => {
+        match $action {
+            Action::ArgSort($op) => $body,
+            Action::Attention($op) => $body,
+            Action::BatchNorm($op) => $body,
+            Action::Convolution($op) => $body,
+            Action::Copy($op) => $body,
+            Action::CumSum($op) => $body,
+            Action::Elementwise($op) => $body,
+            Action::Fill($op) => $body,
+            Action::Fused($op) => $body,
+            Action::Lookup($op) => $body,
+            Action::MatMul($op) => $body,
+            Action::Norm($op) => $body,
+            Action::Pool($op) => $body,
+            Action::Reduce($op) => $body,
+            Action::Remap($op) => $body,
+            Action::Scatter($op) => $body,
+            Action::Softmax($op) => $body,
+            Action::TransposedConvolution($op) => $body,
+        }
+    };
+}
+
+impl Action {
+    /// Its name in a plan.
+    pub fn name(&self) -> &'static str {
+        use polaris_ops::Operation;
+        with_operation!(self, op => op.name())
+    }
+
+    /// Computes.
+    ///
+    /// # Errors
+    /// If the arrays do not fit together, or the device fails.
+    pub fn run(&self, inputs: &[&Array], output: &Array) -> polaris_ops::Result<()> {
+        with_operation!(self, op => polaris_ops::run(op, inputs, output))
+    }
+
+    /// Whether an OpenCL device has a kernel for it. A device without one would send the arrays to the
+    /// CPU and back.
+    pub fn has_kernel(&self, inputs: &[&Array], output: &Array) -> bool {
+        output.elements() == 0
+            || with_operation!(self, op => !polaris_ops::usable_kernels(op, inputs, output).is_empty())
+    }
+
+    /// Whether the result may lie where an operand of the same layout lies.
+    pub fn works_in_place(&self) -> bool {
+        matches!(
+            self,
+            Self::Elementwise(_) | Self::Fused(_) | Self::BatchNorm(_) | Self::Softmax(_)
+        )
+    }
+}

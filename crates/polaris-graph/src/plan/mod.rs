@@ -1,0 +1,234 @@
+//! A plan: a flat list of instructions for inputs of known shapes, with the place of every operand.
+
+mod action;
+mod builder;
+mod memory;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polaris_core::{DType, Layout};
+use polaris_onnx::{Type, Value, ValueId};
+use polaris_ops::Array;
+
+pub use action::Action;
+pub(crate) use builder::{Builder, Request, dtype_of, element_of};
+pub use memory::Life;
+
+pub use text::{PlanText, Row};
+
+use crate::session::Plans;
+
+/// Where something is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// On the CPU.
+    Cpu,
+    /// On the OpenCL device.
+    Gpu,
+}
+
+impl Side {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Gpu];
+
+    /// Its place in a list of both.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Cpu => Self::Gpu,
+            Self::Gpu => Self::Cpu,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        }
+    }
+}
+
+/// A stretch of memory that holds one array at a time.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    /// The value that it was made for.
+    pub name: String,
+    /// On which side it lies.
+    pub side: Side,
+    /// Its size.
+    pub bytes: usize,
+    /// Where it lies.
+    pub home: Home,
+}
+
+/// Where a slot lies.
+#[derive(Debug, Clone)]
+pub enum Home {
+    /// In the plan's arena, which each run has for itself.
+    Arena {
+        /// Arenas are cut where a device has a largest allocation.
+        chunk: usize,
+        /// The first byte.
+        offset: usize,
+    },
+    /// A constant, which all runs share.
+    Constant(Array),
+}
+
+/// The place of a slot in a plan's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId(pub usize);
+
+/// An array of an instruction: a layout over a slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Operand {
+    /// The memory.
+    pub slot: SlotId,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// How they lie in it.
+    pub layout: Layout,
+}
+
+/// What an operator that runs on the host takes.
+#[derive(Debug, Clone)]
+pub enum HostInput {
+    /// A dense array on the CPU.
+    Array(Operand, ValueId),
+    /// A constant.
+    Constant(Value, ValueId),
+    /// A value that is no array: of another type, a sequence, or of a shape that was not foreseen.
+    Value(ValueId),
+}
+
+/// Where a result of an operator that runs on the host goes.
+#[derive(Debug, Clone)]
+pub enum HostOutput {
+    /// Into a dense array on the CPU.
+    Array(Operand),
+    /// Into the run's list of values.
+    Value(ValueId),
+    /// Nobody wants it.
+    Nowhere,
+}
+
+/// What happens.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// An operation on a device.
+    Device {
+        /// What is computed.
+        action: Action,
+        /// From what.
+        inputs: Vec<Operand>,
+        /// Into what.
+        output: Operand,
+    },
+    /// A dense array is copied to the other side.
+    Transfer {
+        /// From what.
+        input: Operand,
+        /// Into what.
+        output: Operand,
+    },
+    /// An operator is interpreted on the host.
+    Host {
+        /// What it takes; `None` where an operand is left out.
+        inputs: Vec<Option<HostInput>>,
+        /// What graphs inside it refer to.
+        captured: Vec<HostInput>,
+        /// Where its results go.
+        outputs: Vec<HostOutput>,
+    },
+}
+
+/// A step with its place.
+#[derive(Debug, Clone)]
+pub struct Instruction {
+    /// What happens.
+    pub step: Step,
+    /// Where.
+    pub side: Side,
+    /// The node of the graph that it is part of.
+    pub node: usize,
+}
+
+/// An input of a plan.
+#[derive(Debug, Clone)]
+pub struct PlanInput {
+    /// The value.
+    pub id: ValueId,
+    /// Its array; `None` if it is no array.
+    pub operand: Option<Operand>,
+}
+
+/// A result of a plan.
+#[derive(Debug, Clone)]
+pub enum PlanOutput {
+    /// A dense array.
+    Array(Operand, Type),
+    /// A value of the run's list.
+    Value,
+    /// Known before anything runs.
+    Constant(Value),
+}
+
+/// A list of instructions for inputs of known shapes.
+#[derive(Debug)]
+pub struct Plan {
+    /// What happens, in this order.
+    pub instructions: Vec<Instruction>,
+    /// The memory.
+    pub slots: Vec<Slot>,
+    /// Bytes of the chunks of the arena, on either side.
+    pub arenas: [Vec<usize>; 2],
+    /// What is given.
+    pub inputs: Vec<PlanInput>,
+    /// What is wanted.
+    pub outputs: Vec<(ValueId, PlanOutput)>,
+    /// What comes after, where shapes depend on what is computed here.
+    pub(crate) rest: Option<Arc<Rest>>,
+}
+
+/// Nodes that can be planned only when results of others are there.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// Nodes of the graph.
+    pub nodes: Vec<usize>,
+    /// Values of the plan before that they need.
+    pub needs: Vec<ValueId>,
+    /// Constants that were found on the way.
+    pub constants: HashMap<ValueId, Value>,
+    /// Plans by the types of what they need.
+    pub plans: Plans,
+}
+
+impl Plan {
+    /// Whether everything but the rest's nodes runs on this side.
+    pub fn is_wholly_on(&self, side: Side) -> bool {
+        let all = self.instructions.iter().all(|instruction| match &instruction.step {
+            Step::Device { .. } => instruction.side == side,
+            Step::Transfer { .. } => true,
+            Step::Host { .. } => false,
+        });
+        all && self.rest.is_none()
+    }
+
+    /// When each slot is in use; `None` for those that nothing touches.
+    pub fn lives(&self) -> Vec<Option<Life>> {
+        memory::lives(&self.instructions, &self.slots, &self.inputs, &self.outputs)
+    }
+
+    /// Bytes of the arena on a side.
+    pub fn arena_bytes(&self, side: Side) -> usize {
+        self.arenas[side.index()].iter().sum()
+    }
+}

@@ -1,0 +1,159 @@
+//! Models as ONNX, so that other engines compute what was learned here.
+//!
+//! Each layer writes its own nodes ([`Module::export`]), beside the code that computes it: one that cannot be
+//! exported says so. What is written is the model as it is evaluated, in `f32`.
+
+mod writer;
+
+pub use writer::{Attribute, Value, Writer};
+
+use polaris_onnx::ElementType;
+use polaris_onnx::messages::{self, DimensionValue, TypeValue};
+use polaris_tensor::no_grad;
+use prost::Message;
+use serde::Serialize;
+
+use crate::models::Model;
+use crate::train::ModelFile;
+use crate::{Error, Module, Result};
+
+/// The version of operators that models are written in.
+pub const OPSET: i64 = 17;
+/// The version of the format that came with it.
+const IR_VERSION: i64 = 8;
+/// The most bytes that a message of the format can have.
+const MOST_BYTES: usize = i32::MAX as usize;
+
+/// A length: a number, or the name of one that callers choose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Length {
+    /// A number.
+    Known(usize),
+    /// Lengths of the same name are the same.
+    Open(&'static str),
+}
+
+/// What a model gets or gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its elements, `f32` or `i64`.
+    #[serde(rename = "type")]
+    pub element: &'static str,
+    /// The length of each axis.
+    pub shape: Vec<Length>,
+}
+
+impl End {
+    /// Numbers, or, with `tokens`, integers.
+    pub fn new(name: &'static str, tokens: bool, shape: Vec<Length>) -> Self {
+        Self { name, element: if tokens { "i64" } else { "f32" }, shape }
+    }
+
+    fn message(&self) -> messages::ValueInfo {
+        let dimension = |length: &Length| messages::Dimension {
+            value: Some(match length {
+                Length::Known(length) => DimensionValue::Value(*length as i64),
+                Length::Open(name) => DimensionValue::Name((*name).to_owned()),
+            }),
+        };
+        let element = if self.element == "i64" { ElementType::I64 } else { ElementType::F32 };
+        let shape = messages::Shape { dim: self.shape.iter().map(dimension).collect() };
+        let ty = messages::TensorType { elem_type: element.code(), shape: Some(shape) };
+        messages::ValueInfo {
+            name: self.name.to_owned(),
+            ty: Some(messages::Type { value: Some(TypeValue::Tensor(ty)) }),
+        }
+    }
+}
+
+/// A model as a file of ONNX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Onnx {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What it gets.
+    pub input: End,
+    /// What it gives.
+    pub output: End,
+}
+
+impl Onnx {
+    /// A trained model, with what is known about it in its metadata: `task`, `classes` as a list in JSON, and
+    /// for text `context` and `tokenizer`, its own file or `bytes`.
+    ///
+    /// # Errors
+    /// If a layer cannot be exported, or the file would be larger than the format allows.
+    pub fn of(about: &ModelFile, model: &dyn Module) -> Result<Self> {
+        let batch = Length::Open("batch");
+        let outputs = Length::Known(about.outputs);
+        let reads_tokens = matches!(about.config.model, Model::Gpt(_));
+        let (input, output) = if reads_tokens {
+            let tokens = [batch, Length::Open("tokens")];
+            (tokens.to_vec(), [&tokens[..], &[outputs]].concat())
+        } else {
+            let example = about.input.iter().map(|&length| Length::Known(length));
+            (std::iter::once(batch.clone()).chain(example).collect(), vec![batch, outputs])
+        };
+        let json = |value: serde_json::Result<String>| {
+            value.map_err(|error| Error::invalid(error.to_string()))
+        };
+        let task = json(serde_json::to_string(&about.task))?;
+        let mut words = vec![("task", task.trim_matches('"').to_owned())];
+        if !about.classes.is_empty() {
+            words.push(("classes", json(serde_json::to_string(&about.classes))?));
+        }
+        if reads_tokens {
+            let context: usize = about.input.iter().product();
+            words.push(("context", context.to_string()));
+            let tokenizer = about.tokenizer.clone();
+            words.push(("tokenizer", tokenizer.unwrap_or_else(|| "bytes".to_owned())));
+        }
+        let (input, output) =
+            (End::new("input", reads_tokens, input), End::new("output", false, output));
+        Self::between(model, input, output, &words)
+    }
+
+    /// Any model between what it gets and gives, with words about it.
+    ///
+    /// # Errors
+    /// If a layer cannot be exported, or the file would be larger than the format allows.
+    pub fn between(
+        model: &dyn Module,
+        input: End,
+        output: End,
+        words: &[(&str, String)],
+    ) -> Result<Self> {
+        let mut writer = Writer::new("polaris", &[input.name, output.name]);
+        let x = Value::new(input.name, input.shape.len());
+        let last = no_grad(|| model.export(&x, &mut writer))?;
+        if last.rank() != output.shape.len() {
+            let (found, expected) = (last.rank(), output.shape.len());
+            return Err(writer.refusal(format!("it gives {found} axes, not {expected}")));
+        }
+        let mut graph = writer.finish(&last, output.name);
+        (graph.input, graph.output) = (vec![input.message()], vec![output.message()]);
+        let entry = |(key, value): &(&str, String)| messages::Entry {
+            key: (*key).to_owned(),
+            value: value.clone(),
+        };
+        let message = messages::Model {
+            ir_version: IR_VERSION,
+            producer_name: "polaris".to_owned(),
+            producer_version: env!("CARGO_PKG_VERSION").to_owned(),
+            graph: Some(graph),
+            opset_import: vec![messages::OperatorSet { domain: String::new(), version: OPSET }],
+            metadata_props: words.iter().map(entry).collect(),
+            ..Default::default()
+        };
+        let bytes = message.encoded_len();
+        if bytes > MOST_BYTES {
+            let layer = "the model".to_owned();
+            let why = format!("it has {bytes} bytes, and a file of ONNX at most {MOST_BYTES}");
+            return Err(Error::NoExport { layer, why });
+        }
+        Ok(Self { bytes: message.encode_to_vec(), input, output })
+    }
+}
