@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod error;
 mod file;
 mod info;

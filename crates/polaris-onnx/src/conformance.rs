@@ -306,8 +306,9 @@ fn compare_tensors(found: &Tensor, expected: &Tensor) -> std::result::Result<(),
     let differ = |&(_, (a, b)): &(usize, (&[f64; 2], &[f64; 2]))| {
         a.iter().zip(b).any(|(&a, &b)| {
             let same = a == b || (a.is_nan() && b.is_nan());
-            // Not `>`: a NaN that was not expected is a difference.
-            !same && !((a - b).abs() <= ABSOLUTE + RELATIVE * b.abs())
+            // A NaN that was not expected is not close to anything.
+            let close = (a - b).abs() <= ABSOLUTE + RELATIVE * b.abs();
+            !(same || close)
         })
     };
     let mut different = a.iter().zip(&b).enumerate().filter(differ);

@@ -62,13 +62,25 @@ impl Value {
                 let dims = tensor.shape().iter().map(|&length| Dim::Known(length)).collect();
                 Type::Tensor(tensor.element(), Some(dims))
             }
-            Self::Sequence(values) => Type::Sequence(Box::new(
-                values.first().map_or(Type::Tensor(ElementType::F32, None), Self::ty),
-            )),
+            Self::Sequence(values) => {
+                let mut types = values.iter().map(Self::ty);
+                let first = types.next().unwrap_or(Type::Tensor(ElementType::F32, None));
+                Type::Sequence(Box::new(types.fold(first, common)))
+            }
             Self::Optional(value) => Type::Optional(Box::new(
                 value.as_ref().map_or(Type::Tensor(ElementType::F32, None), |value| value.ty()),
             )),
         }
+    }
+}
+
+/// What two types have in common: tensors of different shapes are tensors of some shape.
+fn common(a: Type, b: Type) -> Type {
+    match (&a, &b) {
+        (Type::Tensor(element, dims), Type::Tensor(_, others)) if dims != others => {
+            Type::Tensor(*element, None)
+        }
+        _ => a,
     }
 }
 

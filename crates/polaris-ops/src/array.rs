@@ -92,6 +92,12 @@ impl Array {
         at(self.layout.offset())..at(self.layout.end())
     }
 
+    /// Whether the stretches of memory of the two meet. Arrays of one block may well lie apart.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (a, b) = (self.extent(), other.extent());
+        self.buffer.shares_memory_with(&other.buffer) && a.start < b.end && b.start < a.end
+    }
+
     /// The axes in another order, sharing the memory.
     ///
     /// # Errors

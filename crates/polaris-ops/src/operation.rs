@@ -216,15 +216,15 @@ fn first_line(error: &RuntimeError) -> String {
 /// Whether the output may share memory with this input: only if each element is read no later
 /// than it is written, which holds when both are the very same elements in the same order.
 pub(crate) fn alias_is_harmless(input: &Array, output: &Array) -> bool {
-    if !input.buffer().shares_memory_with(output.buffer()) {
-        return true;
-    }
-    let (read, written) = (input.extent(), output.extent());
-    let disjoint = read.end <= written.start || written.end <= read.start;
-    let same = input.dtype() == output.dtype()
-        && input.buffer().byte_offset() == output.buffer().byte_offset()
-        && input.layout() == output.layout();
-    disjoint || same
+    !input.overlaps(output) || is_same_place(input, output)
+}
+
+/// Whether two arrays are the very same elements in the same order.
+pub(crate) fn is_same_place(a: &Array, b: &Array) -> bool {
+    a.buffer().shares_memory_with(b.buffer())
+        && a.dtype() == b.dtype()
+        && a.buffer().byte_offset() == b.buffer().byte_offset()
+        && a.layout() == b.layout()
 }
 
 /// Refuses an output in which several indices lead to one element: the result would depend on the
@@ -240,12 +240,10 @@ pub(crate) fn writes_each_element_once(op: &'static str, output: &Array) -> Resu
 /// Refuses an output that shares memory with an input of which elements are read after others were
 /// written.
 pub(crate) fn check_apart(op: &'static str, input: &Array, output: &Array) -> Result<()> {
-    let (read, written) = (input.extent(), output.extent());
-    let apart = read.end <= written.start || written.end <= read.start;
-    if input.buffer().shares_memory_with(output.buffer()) && !apart {
-        return Err(crate::Error::AliasedOutput { op });
+    match input.overlaps(output) {
+        true => Err(crate::Error::AliasedOutput { op }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// The type in which elements of this type are added up: at least `f32`.

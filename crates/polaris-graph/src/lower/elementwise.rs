@@ -5,7 +5,7 @@ use polaris_ops::copy::Copy;
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::{Binary, Function, Ternary, Unary};
 
-use super::{Lowering, array, result};
+use super::{Lowering, array, repeat_to, result};
 use crate::Result;
 use crate::plan::{Action, Builder};
 
@@ -59,6 +59,7 @@ fn function(b: &mut Builder<'_>, node: &Node, function: impl Into<Function>) -> 
     let fits = node.inputs.len() == count
         && function.is_defined_for(dtype)
         && function.output_dtype(dtype) == out_dtype
+        && repeat_to(arrays.iter().map(|(_, _, shape)| shape), &shape)
         && arrays
             .iter()
             .enumerate()
@@ -82,7 +83,8 @@ fn chain(b: &mut Builder<'_>, node: &Node, function: Binary) -> Result<bool> {
     let arrays: Option<Vec<_>> =
         (0..node.inputs.len()).map(|index| array(b, node, index)).collect();
     let Some(arrays) = arrays.filter(|list| !list.is_empty()) else { return Ok(false) };
-    let defined = Function::from(function).is_defined_for(dtype);
+    let defined = Function::from(function).is_defined_for(dtype)
+        && repeat_to(arrays.iter().map(|(_, _, shape)| shape), &shape);
     if !defined || arrays.iter().any(|(_, found, _)| *found != dtype) {
         return Ok(false);
     }

@@ -4,7 +4,7 @@ use polaris_onnx::Node;
 use polaris_ops::fused::{Builder as Formula, Value};
 use polaris_ops::{Binary, Ternary, Unary};
 
-use super::{Lowering, array, constant_number, input, result};
+use super::{Lowering, array, constant_number, input, repeat_to, result};
 use crate::Result;
 use crate::plan::{Action, Builder};
 
@@ -48,6 +48,7 @@ fn of_many(
     let Some(arrays) = arrays else { return Ok(false) };
     let fits = dtype.is_float()
         && count <= polaris_ops::fused::MAX_INPUTS
+        && repeat_to(arrays.iter().map(|(_, _, shape)| shape), &shape)
         && arrays.iter().all(|(_, found, _)| *found == dtype);
     if !fits {
         return Ok(false);

@@ -79,6 +79,12 @@ fn result(b: &Builder<'_>, node: &Node) -> Option<(ValueId, DType, Shape)> {
     Some((id, dtype, shape))
 }
 
+/// Whether arrays of these shapes can be repeated to a result's. Early versions have rules of their own.
+fn repeat_to<'s>(shapes: impl IntoIterator<Item = &'s Shape>, result: &Shape) -> bool {
+    let fits = |shape: &Shape| Shape::broadcast("lower", shape, result).is_ok_and(|both| both == *result);
+    shapes.into_iter().all(fits)
+}
+
 /// An axis that may count from the end.
 fn axis(axis: i64, rank: usize) -> Option<usize> {
     let axis = if axis < 0 { axis.checked_add(rank as i64)? } else { axis };

@@ -7,8 +7,7 @@ use polaris_runtime::opencl::OpenClDevice;
 use super::geometry::Sizes;
 use super::opencl::{self, Kernel};
 use super::{Attention, AttentionGradient, cpu, cpu_gradient, reference};
-use crate::operation::sum_dtype;
-use crate::operation::{Operation, writes_each_element_once};
+use crate::operation::{Operation, check_apart, sum_dtype, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// The arrays of an operation by their meaning.
@@ -90,7 +89,7 @@ trait Form {
             let what = format!("the output {} is not dense", output.layout());
             return Err(Error::InvalidParameter { op, what });
         }
-        inputs.iter().try_for_each(|input| lies_apart(op, input, output))
+        inputs.iter().try_for_each(|input| check_apart(op, input, output))
     }
 }
 
@@ -106,16 +105,6 @@ fn has_shape(op: &'static str, array: &Array, shape: &Shape) -> Result<()> {
         found if found == shape => Ok(()),
         found => Err(CoreError::ShapeMismatch { op, lhs: *found, rhs: *shape }.into()),
     }
-}
-
-/// Inputs are read again and again, and none may be written over meanwhile.
-fn lies_apart(op: &'static str, input: &Array, output: &Array) -> Result<()> {
-    let (read, written) = (input.extent(), output.extent());
-    let apart = read.end <= written.start || written.end <= read.start;
-    if input.buffer().shares_memory_with(output.buffer()) && !apart {
-        return Err(Error::AliasedOutput { op });
-    }
-    Ok(())
 }
 
 /// Everything for the reference; a mask is spread out to every score.

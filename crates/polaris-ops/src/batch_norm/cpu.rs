@@ -128,7 +128,7 @@ fn elements<C: Number>(
     ];
     let target = Place::new(operands.output(), output, steps[2]);
     // What the result may overwrite is copied first: slices must not overlap.
-    let aliased = [x, g].map(|array| array.buffer().shares_memory_with(output.buffer()));
+    let aliased = [x, g].map(|array| array.overlaps(output));
     let copied = [0, 1].map(|i| aliased[i] || !sources[i].is_direct::<C>());
     let to_output = target.is_direct::<C>();
     let bytes = output.elements() * output.dtype().size();

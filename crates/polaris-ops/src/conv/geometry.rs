@@ -4,7 +4,7 @@ use polaris_core::{Error as CoreError, Shape};
 
 use super::axis::{Axis, Lengths};
 use super::problem::Convolution;
-use crate::operation::writes_each_element_once;
+use crate::operation::{check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 
 /// Which of the three arrays is computed from the other two.
@@ -252,16 +252,6 @@ fn check_dtypes(op: &'static str, inputs: &[&Array], output: &Array) -> Result<(
         if input.dtype() != dtype {
             return Err(CoreError::DTypeMismatch { op, lhs: input.dtype(), rhs: dtype }.into());
         }
-    }
-    Ok(())
-}
-
-/// Every input is read until the last element is written.
-fn check_apart(op: &'static str, input: &Array, output: &Array) -> Result<()> {
-    let (read, written) = (input.extent(), output.extent());
-    let apart = read.end <= written.start || written.end <= read.start;
-    if input.buffer().shares_memory_with(output.buffer()) && !apart {
-        return Err(Error::AliasedOutput { op });
     }
     Ok(())
 }

@@ -151,9 +151,7 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &A
     };
     capable
         && match kernel {
-            Kernel::Native => {
-                same_type && dense && !input.buffer().shares_memory_with(output.buffer())
-            }
+            Kernel::Native => same_type && dense && !input.overlaps(output),
             Kernel::Vector => dense && aligned(input) && aligned(output),
             Kernel::Tiled(tiling) => {
                 let limits = device.capabilities();

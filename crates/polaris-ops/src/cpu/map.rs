@@ -52,7 +52,7 @@ pub fn map_blocks<C: ComputeType>(
     });
     // Writing straight into the output is sound only if no input is the same memory: the block
     // function's slices must not overlap.
-    let aliased = buffers[..arity].iter().any(|buffer| buffer.shares_memory_with(output.buffer()));
+    let aliased = inputs.iter().any(|input| input.overlaps(output));
     let bytes = output.elements() * output.dtype().size();
     let stream = bytes as u64 >= streaming_threshold(cpu);
     let is_direct =

@@ -98,7 +98,7 @@ fn plan<C: Real>(
     let longest = if joined { LONGEST } else { length.min(LONGEST) };
     let block = (WORKING_SET / size_of::<C>() / slots).min(longest.next_multiple_of(UNIT));
     // The last step may write to the output only if no argument of a step shares its memory.
-    let aliased = inputs.iter().any(|input| input.buffer().shares_memory_with(output.buffer()));
+    let aliased = inputs.iter().any(|input| input.overlaps(output));
     let bytes = output.elements() * output.dtype().size();
     let number = |number: &Node| match *number {
         Node::Scalar(index) => C::of(expression.scalars()[index]),

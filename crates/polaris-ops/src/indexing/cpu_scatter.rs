@@ -8,6 +8,7 @@ use super::indices::with_index_type;
 use super::scatter::Scatter;
 use crate::cpu::map::SendPointer;
 use crate::lanes::Lanes;
+use crate::operation::is_same_place;
 use crate::{Array, Result, copy};
 
 /// Fewer elements than this are not worth a second thread.
@@ -26,7 +27,7 @@ pub fn run(op: &Scatter, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> 
         run(op, cpu, &[index, &total, &source], &total)?;
         return copy::into(&total, output);
     }
-    if base.layout() != output.layout() || !base.buffer().shares_memory_with(output.buffer()) {
+    if !is_same_place(base, output) {
         copy::into(base, output)?;
     }
     if index.elements() == 0 {

@@ -99,7 +99,7 @@ impl Operation for Lookup {
             return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
         }
         writes_each_element_once(op, output)?;
-        if inputs.iter().any(|input| input.buffer().shares_memory_with(output.buffer())) {
+        if inputs.iter().any(|input| input.overlaps(output)) {
             return Err(Error::AliasedOutput { op });
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::opencl::{
     ELEMENT, compute_type, dtype_code, moved_types, needs_wide_index, pass_array, pass_axes, radix,
     work_group,
 };
+use crate::operation::is_same_place;
 use crate::{Array, Result, copy, fill};
 
 /// The kernels of scatters.
@@ -174,9 +175,7 @@ fn begin(op: &Scatter, inputs: &[&Array], output: &Array) -> Result<()> {
         return fill::into(output, 0.0);
     }
     let base = inputs[1];
-    let in_place =
-        base.layout() == output.layout() && base.buffer().shares_memory_with(output.buffer());
-    if in_place { Ok(()) } else { copy::into(base, output) }
+    if is_same_place(base, output) { Ok(()) } else { copy::into(base, output) }
 }
 
 fn launch(

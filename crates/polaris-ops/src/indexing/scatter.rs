@@ -122,7 +122,7 @@ impl Operation for Scatter {
         let has_base = self.rule != ScatterRule::TakeGradient;
         let harmful = |(place, input): (usize, &&Array)| match place {
             1 if has_base => !alias_is_harmless(input, output),
-            _ => input.buffer().shares_memory_with(output.buffer()),
+            _ => input.overlaps(output),
         };
         if inputs.iter().enumerate().any(harmful) {
             return Err(Error::AliasedOutput { op });

@@ -204,8 +204,7 @@ fn check_aliasing(parts: &Parts, output: &Array) -> Result<()> {
     writes_each_element_once(OP, output)?;
     let Parts { a, b, row_scales, column_scales, bias, .. } = *parts;
     let always = [Some(a), Some(b), row_scales, column_scales, bias].into_iter().flatten();
-    let shared = |array: &Array| array.buffer().shares_memory_with(output.buffer());
-    let disjoint = |array: &Array| !shared(array) || !overlap(array, output);
+    let disjoint = |array: &Array| !array.overlaps(output);
     let once = [parts.c, parts.residual];
     if always.into_iter().all(disjoint)
         && once.into_iter().flatten().all(|array| alias_is_harmless(array, output))
@@ -213,10 +212,4 @@ fn check_aliasing(parts: &Parts, output: &Array) -> Result<()> {
         return Ok(());
     }
     Err(Error::AliasedOutput { op: OP })
-}
-
-/// Whether the stretches of memory of two arrays meet.
-fn overlap(a: &Array, b: &Array) -> bool {
-    let (a, b) = (a.extent(), b.extent());
-    a.start < b.end && b.start < a.end
 }

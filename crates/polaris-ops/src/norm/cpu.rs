@@ -97,7 +97,7 @@ fn each_row<C: Number>(arrays: &Arrays<'_>, cpu: &CpuDevice, inputs: &[&Array]) 
         Place::new(start(g).cast_mut(), g, rows.steps[2]),
     ];
     // What the result may overwrite is copied first: slices must not overlap.
-    let aliased = [x, g].map(|array| array.buffer().shares_memory_with(output.buffer()));
+    let aliased = [x, g].map(|array| array.overlaps(output));
     let copied = [0, 1].map(|i| aliased[i] || !sources[i].is_direct::<C>());
     let to_output = target.is_direct::<C>();
     let bytes = output.elements() * output.dtype().size();

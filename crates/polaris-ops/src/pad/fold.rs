@@ -113,7 +113,7 @@ impl Operation for PadGradient {
             return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
         }
         writes_each_element_once(op, output)?;
-        if g.buffer().shares_memory_with(output.buffer()) {
+        if g.overlaps(output) {
             return Err(Error::AliasedOutput { op });
         }
         Ok(())

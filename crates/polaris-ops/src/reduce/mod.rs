@@ -159,7 +159,7 @@ impl Operation for Reduce {
             return Err(Error::EmptyReduction { op });
         }
         writes_each_element_once(op, output)?;
-        if input.buffer().shares_memory_with(output.buffer()) {
+        if input.overlaps(output) {
             return Err(Error::AliasedOutput { op });
         }
         Ok(())

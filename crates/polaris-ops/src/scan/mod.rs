@@ -72,7 +72,7 @@ impl Operation for CumSum {
         }
         output.shape().axis_mask(op, &[self.axis])?;
         writes_each_element_once(op, output)?;
-        if x.buffer().shares_memory_with(output.buffer()) {
+        if x.overlaps(output) {
             return Err(Error::AliasedOutput { op });
         }
         Ok(())

@@ -40,7 +40,7 @@ pub fn run(form: Form, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Re
         cpu,
         dtype: output.dtype(),
         memory: [SendPointer(operands.output()), input(0), input(inputs.len() - 1)],
-        aliased: buffers.iter().any(|buffer| buffer.shares_memory_with(output.buffer())),
+        aliased: inputs.iter().any(|input| input.overlaps(output)),
         stream: bytes as u64 >= streaming_threshold(cpu),
     };
     match Compute::of(output.dtype()) {

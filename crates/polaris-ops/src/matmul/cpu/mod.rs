@@ -212,10 +212,7 @@ fn first_product(
             scale: op.epilogue.scale,
             residual: parts.residual.map(|array| plane(array, geometry.residual)),
         },
-        in_place: once
-            .into_iter()
-            .flatten()
-            .any(|array| array.buffer().shares_memory_with(output.buffer())),
+        in_place: once.into_iter().flatten().any(|array| array.overlaps(output)),
     }
 }
 

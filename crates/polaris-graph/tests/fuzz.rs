@@ -1,0 +1,152 @@
+//! Files that are damaged in every way: read, planned and run without a panic, a hang or a flood of memory.
+//!
+//! `POLARIS_FUZZ_FILES` says how many (500 if it does not), `POLARIS_FUZZ_SEED` which ones.
+
+mod models;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polaris_graph::{Mode, Options, Session};
+use polaris_onnx::{Dim, ElementType, Model, NoExternalData, Tensor, Type, Value};
+use polaris_runtime::{Runtime, RuntimeOptions};
+
+/// Counts what is allocated, and the most of it at once.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `work` allocates beside what is there.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let result = work();
+    (result, PEAK.load(Ordering::Relaxed).saturating_sub(before))
+}
+
+/// A small generator of random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+}
+
+/// Damages a file: bits turned, bytes replaced, parts cut out, doubled or taken from another file.
+fn mutate(original: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut file = original.to_vec();
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(file.len());
+        match random.below(7) {
+            0 if random.below(4) == 0 => file.truncate(at),
+            1 if !file.is_empty() => file[at] ^= 1 << random.below(8),
+            2 if !file.is_empty() => file[at] = [0, 1, 0x7f, 0x80, 0xff, 0x0a][random.below(6)],
+            3 => {
+                let end = (at + random.below(16)).min(file.len());
+                file.drain(at..end);
+            }
+            4 => {
+                let end = (at + random.below(64)).min(file.len());
+                let part = file[at..end].to_vec();
+                file.splice(at..at, part);
+            }
+            5 => {
+                let start = random.below(other.len());
+                let end = (start + random.below(64)).min(other.len());
+                file.splice(at..at, other[start..end].iter().copied());
+            }
+            // A length or a number becomes huge.
+            _ => {
+                file.splice(at..at, [0xff, 0xff, 0xff, 0xff, random.below(128) as u8]);
+            }
+        }
+    }
+    file
+}
+
+/// An input of a type that a damaged model declares, if it is small.
+fn input(ty: Option<&Type>) -> Option<Value> {
+    let Some(Type::Tensor(element, dims)) = ty else { return None };
+    let close = |dim: &Dim| dim.known().unwrap_or(2);
+    let shape: Vec<usize> = dims.as_deref().unwrap_or_default().iter().map(close).collect();
+    let count = shape.iter().try_fold(1usize, |count, &length| count.checked_mul(length))?;
+    if count > 1 << 16 || *element == ElementType::String {
+        return None;
+    }
+    let values: Vec<f64> = (0..count).map(|index| (index % 5) as f64).collect();
+    Tensor::from_f64(*element, &shape, &values).ok().map(Value::Tensor)
+}
+
+#[test]
+fn damaged_files_are_survived() {
+    let number = |name: &str, default| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (files, seed): (u64, u64) = (number("POLARIS_FUZZ_FILES", 500), number("POLARIS_FUZZ_SEED", 1));
+    let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
+    let options = Options { mode: Mode::Cpu, device: None };
+    let originals = models::all();
+    let (mut read, mut ran, mut slowest) = (0, 0, Duration::ZERO);
+    for index in 0..files {
+        let mut random = Random(seed.wrapping_mul(0x1_0000_0000).wrapping_add(index));
+        let original = &originals[random.below(originals.len())];
+        let other = &originals[random.below(originals.len())];
+        let file = Bytes::from(mutate(original, other, &mut random));
+        let size = file.len();
+        let start = Instant::now();
+        let work = || {
+            let (model, used) = peak_of(|| Model::from_bytes(file, &NoExternalData));
+            // A file of some hundred bytes becomes structures of some kilobytes.
+            assert!(used <= 4 * size + (64 << 10), "{used} bytes for a file of {size}");
+            let Ok(model) = model else { return (false, false) };
+            let Ok(session) = Session::new(&runtime, model, &options) else { return (true, false) };
+            // What is not wrong may still be large: tensors are limited, as a user can limit memory.
+            polaris_onnx::set_largest_tensor(16 << 20);
+            let given: Option<Vec<(&str, Value)>> =
+                session.inputs().into_iter().map(|(name, ty)| Some((name, input(ty)?))).collect();
+            let ran = given.is_some_and(|given| session.run(&given).is_ok());
+            (true, ran)
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let (was_read, has_run) =
+            outcome.unwrap_or_else(|_| panic!("file {index} of seed {seed} panics"));
+        read += u64::from(was_read);
+        ran += u64::from(has_run);
+        let taken = start.elapsed();
+        assert!(taken < Duration::from_secs(10), "file {index} of seed {seed} takes {taken:?}");
+        slowest = slowest.max(taken);
+    }
+    eprintln!("{files} files: {read} could be read, {ran} could be run, the slowest took {slowest:?}");
+    assert!(ran > 0 && read > ran, "the damage should be neither too small nor too large");
+}

@@ -1,0 +1,229 @@
+//! Models as users run them: results, repeated runs, threads, fallbacks and mistakes.
+
+mod models;
+
+use bytes::Bytes;
+use polaris_graph::{Error, Mode, Options, Session};
+use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
+use polaris_runtime::{MemoryLimit, Runtime, RuntimeOptions};
+
+fn runtime() -> Runtime {
+    Runtime::discover(&RuntimeOptions::default()).unwrap()
+}
+
+fn model(file: Vec<u8>) -> Model {
+    Model::from_bytes(Bytes::from(file), &NoExternalData).unwrap()
+}
+
+fn on(mode: Mode) -> Options {
+    Options { mode, device: None }
+}
+
+fn tensor(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    Tensor::new(shape, (0..count).map(|index| (index * 31 % 17) as f32 / 8.0 - 1.0).collect()).unwrap()
+}
+
+fn close(a: &Tensor, b: &Tensor) {
+    assert_eq!((a.element(), a.shape()), (b.element(), b.shape()));
+    for (a, b) in a.to_f64().unwrap().into_iter().zip(b.to_f64().unwrap()) {
+        assert!((a - b).abs() <= 1e-5 + 1e-5 * b.abs(), "{a} instead of {b}");
+    }
+}
+
+/// The modes that this machine has.
+fn modes(runtime: &Runtime) -> Vec<Mode> {
+    let opencl = runtime.devices().iter().any(|device| device.as_opencl().is_some());
+    if opencl { vec![Mode::Cpu, Mode::Gpu] } else { vec![Mode::Cpu] }
+}
+
+#[test]
+fn plans_give_what_the_interpreter_gives() {
+    let runtime = runtime();
+    let cases: [(Vec<u8>, &[&[usize]]); 5] = [
+        (models::classifier(), &[&[1, 2, 8, 8], &[3, 2, 8, 8]]),
+        (models::shapes(), &[&[2, 3, 2], &[5, 3, 2]]),
+        (models::control(), &[&[2, 3]]),
+        (models::functions(), &[&[4]]),
+        (models::recurrent(), &[&[1, 2, 2], &[7, 3, 2]]),
+    ];
+    for mode in modes(&runtime) {
+        for (file, shapes) in &cases {
+            let model = model(file.clone());
+            let graph = model.graph.clone();
+            let session = Session::new(&runtime, model, &on(mode)).unwrap();
+            // Twice the same, and shapes by turns.
+            for shape in shapes.iter().chain(*shapes) {
+                let x = tensor(shape);
+                let expected = interpret(&graph, &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
+                let found = session.run_tensors(vec![x]).unwrap();
+                for (found, expected) in found.iter().zip(&expected) {
+                    close(found, expected.tensor().unwrap());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn repeated_runs_allocate_nothing() {
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let x = tensor(&[2, 2, 8, 8]);
+        let first = session.run_tensors(vec![x.clone()]).unwrap();
+        session.run_tensors(vec![x.clone()]).unwrap();
+        let device = session.device().allocator();
+        let (count, used) = (device.driver_allocations(), device.memory_use());
+        for _ in 0..1000 {
+            let again = session.run_tensors(vec![x.clone()]).unwrap();
+            assert_eq!(again[0].bytes().unwrap(), first[0].bytes().unwrap());
+        }
+        assert_eq!(device.driver_allocations(), count, "{mode:?}");
+        assert_eq!(device.memory_use(), used, "{mode:?}");
+    }
+}
+
+#[test]
+fn threads_share_a_model() {
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let inputs: Vec<Tensor> = (1..=3).map(|batch| tensor(&[batch, 2, 8, 8])).collect();
+        let alone: Vec<Vec<Tensor>> =
+            inputs.iter().map(|x| session.run_tensors(vec![x.clone()]).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..30 {
+                        let at = round % inputs.len();
+                        let found = session.run_tensors(vec![inputs[at].clone()]).unwrap();
+                        assert_eq!(found[0].bytes().unwrap(), alone[at][0].bytes().unwrap());
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_device_without_room_is_replaced_by_the_cpu() {
+    let found = runtime();
+    let Some(device) = found.devices().iter().find(|device| device.as_opencl().is_some()) else {
+        eprintln!("skipped: there is no OpenCL device");
+        return;
+    };
+    let limit: MemoryLimit = format!("{}=4KiB", device.id()).parse().unwrap();
+    let options = RuntimeOptions { memory_limits: vec![limit], ..RuntimeOptions::default() };
+    let small = Runtime::discover(&options).unwrap();
+    let device = small.device(device.id()).unwrap().clone();
+    let options = Options { mode: Mode::Gpu, device: Some(device) };
+    let session = Session::new(&small, model(models::classifier()), &options).unwrap();
+    let x = tensor(&[3, 2, 8, 8]);
+    let expected = Session::new(&found, model(models::classifier()), &on(Mode::Cpu))
+        .unwrap()
+        .run_tensors(vec![x.clone()])
+        .unwrap();
+    let outputs = session.run_tensors(vec![x]).unwrap();
+    assert!(session.fell_back());
+    close(&outputs[0], &expected[0]);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let runtime = runtime();
+    let session = Session::new(&runtime, model(models::classifier()), &on(Mode::Cpu)).unwrap();
+    let words = |inputs: &[(&str, Value)]| session.run(inputs).unwrap_err().to_string();
+    let right = || Value::Tensor(tensor(&[1, 2, 8, 8]));
+    assert!(words(&[]).contains("`image`: f32[batch, 2, 8, 8]"), "{}", words(&[]));
+    assert!(words(&[("picture", right())]).contains("no input `picture`; it has `image`"));
+    assert!(words(&[("image", right()), ("image", right())]).contains("twice"));
+    let wrong = words(&[("image", Value::Tensor(tensor(&[1, 3, 8, 8])))]);
+    assert!(wrong.contains("should be f32[batch, 2, 8, 8], not f32[1, 3, 8, 8]"), "{wrong}");
+    let integers = Value::Tensor(Tensor::new(&[1, 2, 8, 8], vec![0i64; 128]).unwrap());
+    assert!(words(&[("image", integers)]).contains("not i64[1, 2, 8, 8]"));
+}
+
+#[test]
+fn all_missing_operators_are_named_at_once() {
+    use models::{file, node, value};
+    let graph = polaris_onnx::messages::Graph {
+        node: vec![
+            node("Fly", &["x"], &["y"], vec![]),
+            node("Swim", &["y"], &["z"], vec![]),
+            node("Fly", &["z"], &["output"], vec![]),
+        ],
+        input: vec![value("x", 1, &[models::Is(2)])],
+        output: vec![value("output", 1, &[models::Is(2)])],
+        ..Default::default()
+    };
+    let model = model(file(graph, vec![]));
+    match Session::new(&runtime(), model, &on(Mode::Cpu)) {
+        Err(Error::Unsupported { operators }) => {
+            let names: Vec<&str> = operators.iter().map(|one| one.operator.as_str()).collect();
+            assert_eq!(names, ["Fly", "Swim"]);
+            assert_eq!(operators[0].nodes, ["Fly_y", "Fly_output"]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nan_goes_through() {
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let mut values = vec![0.5f32; 128];
+        values[5] = f32::NAN;
+        let x = Tensor::new(&[1, 2, 8, 8], values).unwrap();
+        let output = session.run_tensors(vec![x]).unwrap();
+        assert!(output[0].to_f64().unwrap().iter().all(|x| x.is_nan()), "{mode:?}");
+    }
+}
+
+#[test]
+fn constants_outside_the_folder_are_refused() {
+    use polaris_onnx::messages::{Entry, Tensor as TensorMessage};
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("model");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(folder.path().join("secret.bin"), [0u8; 64]).unwrap();
+    std::fs::write(inside.join("weights.bin"), [0u8; 64]).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.path().join("secret.bin"), inside.join("link.bin")).unwrap();
+    let save = |location: &str, offset: &str, length: &str| {
+        let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+        let weights = TensorMessage {
+            name: "w".to_owned(),
+            data_type: 1,
+            dims: vec![4],
+            data_location: 1,
+            external_data: vec![entry("location", location), entry("offset", offset), entry("length", length)],
+            ..TensorMessage::default()
+        };
+        let graph = polaris_onnx::messages::Graph {
+            node: vec![models::node("Add", &["x", "w"], &["output"], vec![])],
+            initializer: vec![weights],
+            input: vec![models::value("x", 1, &[models::Is(4)])],
+            output: vec![models::value("output", 1, &[models::Is(4)])],
+            ..Default::default()
+        };
+        let path = inside.join("model.onnx");
+        std::fs::write(&path, models::file(graph, vec![])).unwrap();
+        Session::open(&runtime(), &path, &on(Mode::Cpu))
+    };
+    let session = save("weights.bin", "16", "16").unwrap();
+    close(&session.run_tensors(vec![tensor(&[4])]).unwrap()[0], &tensor(&[4]));
+    let refused = |location: &str, offset: &str, length: &str, word: &str| {
+        let error = save(location, offset, length).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    refused("../secret.bin", "0", "16", "not inside the model's folder");
+    refused("/etc/hostname", "0", "16", "not inside the model's folder");
+    #[cfg(unix)]
+    refused("link.bin", "0", "16", "leads out of the model's folder");
+    refused("missing.bin", "0", "16", "cannot be read");
+    refused("weights.bin", "60", "16", "has 64 bytes");
+    refused("weights.bin", "0", "8", "needs 16 bytes");
+    refused("weights.bin", "-1", "16", "is no number");
+}
