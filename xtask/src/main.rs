@@ -35,7 +35,8 @@ cargo xtask isa [--json] [--clang PATH] [--keep DIR] [FILTER]
   It needs clang and AMD's device libraries (Debian: clang-15 rocm-device-libs).
 
 Environment:
-  POLARIS_REQUIRE   what `test` must not skip, for example opencl,rusticl,isa
+  POLARIS_REQUIRE   what `test` must not skip, for example opencl,rusticl,isa,onnx
+  POLARIS_ONNX_DATA the test data of the ONNX standard (otherwise: below target/onnx-data)
   ROCM_DEVICE_LIBS  folder of the device libraries (with opencl.bc)
 
 Exit status: 0 all is well; 1 a step failed, or a program does not compile, spills or uses

@@ -1,34 +1,19 @@
-//! The test data of the ONNX standard, where they are: `POLARIS_ONNX_DATA` names the folder
-//! `onnx/backend/test/data` of the Python package `onnx` 1.22.0; `target/onnx-data` is looked at besides.
+//! The test data of the ONNX standard, where they are.
 
-use std::path::{Path, PathBuf};
+mod models;
+
+use std::path::Path;
 
 use polaris_graph::conformance::Planned;
 use polaris_graph::{Mode, Options};
 use polaris_onnx::conformance::{Outcome, Status, find_cases, run_case};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
+use models::{is_required, onnx_data};
+
 /// Cases whose expected numbers are rounding errors of another Fourier transform: 1.9e-7 where the exact
 /// result is 0, beyond the absolute tolerance of 1e-7.
 const ROUNDING_OF_THE_REFERENCE: [&str; 2] = ["test_dft_inverse", "test_dft_inverse_opset19"];
-
-fn is_required(what: &str) -> bool {
-    let required = std::env::var("POLARIS_REQUIRE").unwrap_or_default();
-    required.split(',').any(|word| word == what)
-}
-
-fn data() -> Option<PathBuf> {
-    let beside =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/onnx-data/onnx/backend/test/data");
-    let folder = std::env::var_os("POLARIS_ONNX_DATA").map_or(beside, PathBuf::from);
-    if folder.join("node").is_dir() {
-        return Some(folder);
-    }
-    let place = folder.display();
-    assert!(!is_required("onnx"), "POLARIS_REQUIRE asks for ONNX' test data; {place} has none");
-    eprintln!("skipped: ONNX' test data are not at {place}");
-    None
-}
 
 fn run(folder: &Path, mode: Mode, wanted: impl Fn(&str) -> bool) -> Vec<Outcome> {
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
@@ -52,14 +37,14 @@ fn judge(outcomes: &[Outcome], least: usize) {
 
 #[test]
 fn the_cpu_passes_the_node_tests() {
-    if let Some(data) = data() {
+    if let Some(data) = onnx_data() {
         judge(&run(&data.join("node"), Mode::Cpu, |_| true), 1750);
     }
 }
 
 #[test]
 fn the_cpu_passes_the_models_of_other_sets() {
-    if let Some(data) = data() {
+    if let Some(data) = onnx_data() {
         judge(&run(&data.join("simple"), Mode::Cpu, |_| true), 21);
         judge(&run(&data.join("pytorch-operator"), Mode::Cpu, |_| true), 35);
         judge(&run(&data.join("pytorch-converted"), Mode::Cpu, |_| true), 82);
@@ -68,7 +53,7 @@ fn the_cpu_passes_the_models_of_other_sets() {
 
 #[test]
 fn light_models_pass() {
-    if let Some(data) = data() {
+    if let Some(data) = onnx_data() {
         let chosen = ["light_squeezenet", "light_shufflenet", "light_resnet50"];
         judge(&run(&data.join("light"), Mode::Cpu, |name| chosen.contains(&name)), chosen.len());
     }
@@ -83,10 +68,18 @@ fn an_opencl_device_passes_a_part_of_the_node_tests() {
         eprintln!("skipped: there is no OpenCL device");
         return;
     }
-    let Some(data) = data() else { return };
+    let Some(data) = onnx_data() else { return };
     let families = [
-        "test_conv", "test_matmul", "test_gather", "test_softmax_", "test_layer_normalization_2d",
-        "test_lstm", "test_slice", "test_where", "test_batchnorm", "test_maxpool_2d",
+        "test_conv",
+        "test_matmul",
+        "test_gather",
+        "test_softmax_",
+        "test_layer_normalization_2d",
+        "test_lstm",
+        "test_slice",
+        "test_where",
+        "test_batchnorm",
+        "test_maxpool_2d",
     ];
     let part = |name: &str| families.iter().any(|family| name.starts_with(family));
     let outcomes = run(&data.join("node"), Mode::Gpu, part);

@@ -21,7 +21,8 @@ fn on(mode: Mode) -> Options {
 
 fn tensor(shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
-    Tensor::new(shape, (0..count).map(|index| (index * 31 % 17) as f32 / 8.0 - 1.0).collect()).unwrap()
+    Tensor::new(shape, (0..count).map(|index| (index * 31 % 17) as f32 / 8.0 - 1.0).collect())
+        .unwrap()
 }
 
 fn close(a: &Tensor, b: &Tensor) {
@@ -198,7 +199,11 @@ fn constants_outside_the_folder_are_refused() {
             data_type: 1,
             dims: vec![4],
             data_location: 1,
-            external_data: vec![entry("location", location), entry("offset", offset), entry("length", length)],
+            external_data: vec![
+                entry("location", location),
+                entry("offset", offset),
+                entry("length", length),
+            ],
             ..TensorMessage::default()
         };
         let graph = polaris_onnx::messages::Graph {

@@ -39,6 +39,11 @@ pub struct Tensors;
 #[doc = include_str!("../../../docs/training.md")]
 pub struct Training;
 
+/// The examples of the page on ONNX models.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/onnx.md")]
+pub struct Onnx;
+
 /// The examples of the README, which are tested as they stand there.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

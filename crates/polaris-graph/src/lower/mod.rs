@@ -81,7 +81,8 @@ fn result(b: &Builder<'_>, node: &Node) -> Option<(ValueId, DType, Shape)> {
 
 /// Whether arrays of these shapes can be repeated to a result's. Early versions have rules of their own.
 fn repeat_to<'s>(shapes: impl IntoIterator<Item = &'s Shape>, result: &Shape) -> bool {
-    let fits = |shape: &Shape| Shape::broadcast("lower", shape, result).is_ok_and(|both| both == *result);
+    let fits =
+        |shape: &Shape| Shape::broadcast("lower", shape, result).is_ok_and(|both| both == *result);
     shapes.into_iter().all(fits)
 }
 

@@ -1,9 +1,11 @@
-//! Small models, written as files.
+//! Small models, written as files, and where those of the standard are.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::path::{Path, PathBuf};
+
 use polaris_onnx::messages::{
-    Attribute, AttributeKind, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet, Shape,
-    Tensor, TensorType, Type, TypeValue, ValueInfo,
+    Attribute, AttributeKind, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet,
+    Shape, Tensor, TensorType, Type, TypeValue, ValueInfo,
 };
 use prost::Message;
 
@@ -93,12 +95,22 @@ pub fn classifier() -> Vec<u8> {
         node: vec![
             node("Conv", &["image", "w", "b"], &["c"], vec![ints("pads", &[1, 1, 1, 1])]),
             node("Relu", &["c"], &["r"], vec![]),
-            node("MaxPool", &["r"], &["p"], vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])]),
+            node(
+                "MaxPool",
+                &["r"],
+                &["p"],
+                vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])],
+            ),
             node("Flatten", &["p"], &["f"], vec![]),
             node("Gemm", &["f", "m", "v"], &["g"], vec![int("transB", 1)]),
             node("Softmax", &["g"], &["output"], vec![int("axis", -1)]),
         ],
-        initializer: vec![floats("w", &[4, 2, 3, 3]), floats("b", &[4]), floats("m", &[5, 64]), floats("v", &[5])],
+        initializer: vec![
+            floats("w", &[4, 2, 3, 3]),
+            floats("b", &[4]),
+            floats("m", &[5, 64]),
+            floats("v", &[5]),
+        ],
         input: vec![value("image", 1, &[Open("batch"), Is(2), Is(8), Is(8)])],
         output: vec![value("output", 1, &[Open("batch"), Is(5)])],
         ..Graph::default()
@@ -121,7 +133,11 @@ pub fn shapes() -> Vec<u8> {
             node("Cast", &["places"], &["floats"], vec![int("to", 1)]),
             node("ReduceSum", &["floats"], &["output"], vec![int("keepdims", 0)]),
         ],
-        initializer: vec![longs("zero", &[0], true), longs("axis", &[0], false), longs("rest", &[-1], false)],
+        initializer: vec![
+            longs("zero", &[0], true),
+            longs("axis", &[0], false),
+            longs("rest", &[-1], false),
+        ],
         input: vec![value("x", 1, &[Open("n"), Is(3), Is(2)])],
         output: vec![value("output", 1, &[])],
         ..Graph::default()
@@ -151,15 +167,28 @@ pub fn control() -> Vec<u8> {
     let graph = Graph {
         name: "control".to_owned(),
         node: vec![
-            node("Loop", &["count", "", "x"], &["last", "all"], vec![graph_attribute("body", body)]),
+            node(
+                "Loop",
+                &["count", "", "x"],
+                &["last", "all"],
+                vec![graph_attribute("body", body)],
+            ),
             node("ReduceSum", &["last"], &["total"], vec![int("keepdims", 0)]),
             node("Greater", &["total", "nought"], &["positive"], vec![]),
-            node("If", &["positive"], &["output"], vec![
-                graph_attribute("then_branch", branch("Sqrt")),
-                graph_attribute("else_branch", branch("Neg")),
-            ]),
+            node(
+                "If",
+                &["positive"],
+                &["output"],
+                vec![
+                    graph_attribute("then_branch", branch("Sqrt")),
+                    graph_attribute("else_branch", branch("Neg")),
+                ],
+            ),
         ],
-        initializer: vec![longs("count", &[4], true), Tensor { dims: vec![], ..floats("nought", &[1]) }],
+        initializer: vec![
+            longs("count", &[4], true),
+            Tensor { dims: vec![], ..floats("nought", &[1]) },
+        ],
         input: vec![value("x", 1, &[Is(2), Is(3)])],
         output: vec![value("output", 1, &[Is(2), Is(3)]), value("all", 1, &[Is(4), Is(2), Is(3)])],
         ..Graph::default()
@@ -182,13 +211,14 @@ pub fn functions() -> Vec<u8> {
         domain: "own".to_owned(),
         ..node("Twice", &[input], &[output], vec![])
     };
-    let zero = Tensor {
-        name: "zero".to_owned(),
-        data_type: 3,
-        int32_data: vec![0],
-        ..Tensor::default()
+    let zero =
+        Tensor { name: "zero".to_owned(), data_type: 3, int32_data: vec![0], ..Tensor::default() };
+    let scale = Tensor {
+        dims: vec![],
+        float_data: vec![0.5],
+        raw_data: Default::default(),
+        ..floats("scale", &[])
     };
-    let scale = Tensor { dims: vec![], float_data: vec![0.5], raw_data: Default::default(), ..floats("scale", &[]) };
     let graph = Graph {
         name: "functions".to_owned(),
         node: vec![
@@ -228,4 +258,25 @@ pub fn recurrent() -> Vec<u8> {
 
 pub fn all() -> Vec<Vec<u8>> {
     vec![classifier(), shapes(), control(), functions(), recurrent()]
+}
+
+/// Whether a missing thing is a failure rather than a skip.
+pub fn is_required(what: &str) -> bool {
+    let required = std::env::var("POLARIS_REQUIRE").unwrap_or_default();
+    required.split(',').any(|word| word == what)
+}
+
+/// The folder `onnx/backend/test/data` of the Python package `onnx` 1.22.0: `POLARIS_ONNX_DATA`, or below
+/// `target/onnx-data`.
+pub fn onnx_data() -> Option<PathBuf> {
+    let beside =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/onnx-data/onnx/backend/test/data");
+    let folder = std::env::var_os("POLARIS_ONNX_DATA").map_or(beside, PathBuf::from);
+    if folder.join("node").is_dir() {
+        return Some(folder);
+    }
+    let place = folder.display();
+    assert!(!is_required("onnx"), "POLARIS_REQUIRE asks for ONNX' test data; {place} has none");
+    eprintln!("skipped: ONNX' test data are not at {place}");
+    None
 }
