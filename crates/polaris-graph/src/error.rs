@@ -23,6 +23,16 @@ pub enum Error {
     /// In an operation on a device.
     #[error(transparent)]
     Ops(#[from] polaris_ops::Error),
+    /// In an operation, at a node of the model.
+    #[error("node `{node}` ({operator}): {source}")]
+    Node {
+        /// The node's path in the graph.
+        node: String,
+        /// Its operator.
+        operator: String,
+        /// What went wrong there.
+        source: polaris_ops::Error,
+    },
     /// In a device or its memory.
     #[error(transparent)]
     Runtime(#[from] polaris_runtime::Error),
@@ -60,6 +70,11 @@ fn unsupported_in_words(operators: &[UnsupportedOperator]) -> String {
 }
 
 impl Error {
+    /// What went wrong in an operation, with the node that it is part of.
+    pub(crate) fn at(node: &polaris_onnx::Node, source: polaris_ops::Error) -> Self {
+        Self::Node { node: node.path.clone(), operator: node.operator_name(), source }
+    }
+
     /// Whether something is missing here rather than wrong there.
     pub fn is_unsupported(&self) -> bool {
         match self {
@@ -72,7 +87,9 @@ impl Error {
     /// Whether a device failed or had no room, so that another one may succeed.
     pub fn is_device_failure(&self) -> bool {
         let runtime = match self {
-            Self::Runtime(error) | Self::Ops(polaris_ops::Error::Runtime(error)) => error,
+            Self::Runtime(error) => error,
+            Self::Ops(polaris_ops::Error::Runtime(error)) => error,
+            Self::Node { source: polaris_ops::Error::Runtime(error), .. } => error,
             _ => return false,
         };
         use polaris_runtime::Error as E;

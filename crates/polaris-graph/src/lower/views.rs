@@ -72,19 +72,22 @@ fn slice(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let Some(ranges) = slice_ranges(b, node, &shape)? else { return Ok(false) };
     let operand = b.operand(id)?;
     let mut layout = operand.layout;
-    for (at, start, end, step) in ranges {
-        layout = layout.slice(at, start..end, step)?;
+    for Part { along, range, step } in ranges {
+        layout = layout.slice(along, range, step)?;
     }
     b.set(Some(made), Operand { layout, ..operand });
     Ok(true)
 }
 
-/// Axis, start, end and step of each sliced axis, if all of them go forward and are known.
-fn slice_ranges(
-    b: &Builder<'_>,
-    node: &Node,
-    shape: &Shape,
-) -> Result<Option<Vec<(usize, usize, usize, usize)>>> {
+/// Every `step`-th index of a range of one axis.
+struct Part {
+    along: usize,
+    range: std::ops::Range<usize>,
+    step: usize,
+}
+
+/// What is taken of each sliced axis, if all of them go forward and are known.
+fn slice_ranges(b: &Builder<'_>, node: &Node, shape: &Shape) -> Result<Option<Vec<Part>>> {
     let own = |name: &str| -> Result<Option<Vec<i64>>> {
         Ok(node.attributes.ints(name)?.map(<[i64]>::to_vec))
     };
@@ -117,7 +120,7 @@ fn slice_ranges(
         };
         let (start, end) = (place(starts[at]), place(ends[at]));
         let step = usize::try_from(steps[at]).unwrap_or(usize::MAX).min(shape[along].max(1));
-        ranges.push((along, start, end.max(start), step));
+        ranges.push(Part { along, range: start..end.max(start), step });
     }
     Ok(Some(ranges))
 }

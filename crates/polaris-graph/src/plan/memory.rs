@@ -26,8 +26,8 @@ pub fn share_in_place(
     let mut moved: Vec<usize> = (0..slots.len()).collect();
     // The last instruction that needs what a slot holds now, with all that moved into it.
     let mut last: Vec<usize> = lives.iter().map(|life| life.map_or(0, |life| life.last)).collect();
-    for at in 0..instructions.len() {
-        let Step::Device { action, inputs, output } = &instructions[at].step else { continue };
+    for (at, instruction) in instructions.iter().enumerate() {
+        let Step::Device { action, inputs, output } = &instruction.step else { continue };
         if !action.works_in_place() || !output.layout.is_contiguous() || output.layout.offset() > 0
         {
             continue;

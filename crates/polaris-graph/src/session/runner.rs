@@ -206,11 +206,9 @@ impl Runner {
             match &instruction.step {
                 Step::Device { action, .. } => {
                     let inputs: Vec<&Array> = ready.inputs.iter().collect();
-                    action.run(&inputs, &ready.outputs[0]).map_err(|error| {
-                        let node = &self.graph.nodes[instruction.node];
-                        log::debug!("at node `{}` ({})", node.path, node.operator);
-                        error
-                    })?;
+                    action
+                        .run(&inputs, &ready.outputs[0])
+                        .map_err(|error| Error::at(&self.graph.nodes[instruction.node], error))?;
                 }
                 Step::Transfer { .. } => {
                     dense_part(&ready.inputs[0])?.copy_to(&dense_part(&ready.outputs[0])?)?;

@@ -121,7 +121,7 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
             given.push((name.to_owned(), tensor));
         }
     }
-    if given.is_empty() && model.inputs().len() > 0 {
+    if given.is_empty() && !model.inputs().is_empty() {
         bail!(
             "the model takes {}; give them with --input NAME=FILE.npy, or try --random-inputs",
             model.inputs_in_words()
