@@ -28,18 +28,29 @@ pub fn print_line(line: &str) -> anyhow::Result<()> {
 
 /// Says on stderr what went wrong; with `--json` also on stdout, so that a program can read it.
 pub fn report_error(error: &anyhow::Error, code: u8, json: bool) {
-    eprintln!("error: {error:#}");
+    let words = in_words(error);
+    eprintln!("error: {words}");
     if json {
         #[derive(Serialize)]
         struct Failure {
             error: String,
             exit_code: u8,
         }
-        let _ = print_json(
-            "polaris.error/1",
-            &Failure { error: format!("{error:#}"), exit_code: code },
-        );
+        let _ = print_json("polaris.error/1", &Failure { error: words, exit_code: code });
     }
+}
+
+/// An error with its causes, each said once: many say their cause themselves.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 /// A table of left-aligned text and right-aligned numbers.

@@ -13,25 +13,25 @@ pub enum Error {
     #[error(transparent)]
     Onnx(#[from] polaris_onnx::Error),
     /// In a file.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: polaris_onnx::Error,
+        reason: polaris_onnx::Error,
     },
     /// In an operation on a device.
     #[error(transparent)]
     Ops(#[from] polaris_ops::Error),
     /// In an operation, at a node of the model.
-    #[error("node `{node}` ({operator}): {source}")]
+    #[error("node `{node}` ({operator}): {reason}")]
     Node {
         /// The node's path in the graph.
         node: String,
         /// Its operator.
         operator: String,
         /// What went wrong there.
-        source: polaris_ops::Error,
+        reason: polaris_ops::Error,
     },
     /// In a device or its memory.
     #[error(transparent)]
@@ -71,15 +71,15 @@ fn unsupported_in_words(operators: &[UnsupportedOperator]) -> String {
 
 impl Error {
     /// What went wrong in an operation, with the node that it is part of.
-    pub(crate) fn at(node: &polaris_onnx::Node, source: polaris_ops::Error) -> Self {
-        Self::Node { node: node.path.clone(), operator: node.operator_name(), source }
+    pub(crate) fn at(node: &polaris_onnx::Node, reason: polaris_ops::Error) -> Self {
+        Self::Node { node: node.path.clone(), operator: node.operator_name(), reason }
     }
 
     /// Whether something is missing here rather than wrong there.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::Unsupported { .. } => true,
-            Self::Onnx(error) | Self::File { source: error, .. } => error.is_unsupported(),
+            Self::Onnx(error) | Self::File { reason: error, .. } => error.is_unsupported(),
             _ => false,
         }
     }
@@ -89,7 +89,7 @@ impl Error {
         let runtime = match self {
             Self::Runtime(error) => error,
             Self::Ops(polaris_ops::Error::Runtime(error)) => error,
-            Self::Node { source: polaris_ops::Error::Runtime(error), .. } => error,
+            Self::Node { reason: polaris_ops::Error::Runtime(error), .. } => error,
             _ => return false,
         };
         use polaris_runtime::Error as E;

@@ -28,7 +28,7 @@ pub fn open_model(path: &Path) -> Result<OpenedModel> {
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let beside = Beside { model: path.to_owned(), folder, files: RefCell::new(HashMap::new()) };
     let model = Model::from_bytes(file.bytes(), &beside)
-        .map_err(|source| Error::File { path: path.to_owned(), source })?;
+        .map_err(|reason| Error::File { path: path.to_owned(), reason })?;
     let mut files = vec![file];
     files.extend(beside.files.into_inner().into_values());
     Ok(OpenedModel { model, files })

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polaris_graph::conformance::Planned;
 use polaris_graph::{Mode, Options};
-use polaris_onnx::conformance::{Outcome, Status, find_cases, run_case};
+use polaris_onnx::conformance::{Interpreter, Outcome, Status, find_cases, run_case};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
 use models::{is_required, onnx_data};
@@ -33,6 +33,16 @@ fn judge(outcomes: &[Outcome], least: usize) {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
     let passed = outcomes.iter().filter(|outcome| outcome.status == Status::Passed).count();
     assert!(passed >= least, "{passed} of {} passed, {least} were expected", outcomes.len());
+}
+
+#[test]
+fn the_interpreter_passes_the_node_tests() {
+    if let Some(data) = onnx_data() {
+        let cases = find_cases(&data.join("node")).unwrap();
+        let outcomes: Vec<Outcome> =
+            cases.iter().map(|case| run_case(case, &mut Interpreter)).collect();
+        judge(&outcomes, 1750);
+    }
 }
 
 #[test]

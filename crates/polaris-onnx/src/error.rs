@@ -47,15 +47,18 @@ pub enum Error {
         why: String,
     },
     /// An error at a node.
-    #[error("node `{node}` ({operator}): {source}")]
+    #[error("node `{node}` ({operator}): {reason}")]
     Node {
         /// Its path in the graph.
         node: String,
         /// The operator.
         operator: String,
         /// What went wrong there.
-        source: Box<Error>,
+        reason: Box<Error>,
     },
+    /// Someone wanted the model to stop.
+    #[error("stopped before the model had run to its end")]
+    Stopped,
     /// Inputs that are not those of the model.
     #[error("{why}")]
     Input {
@@ -93,11 +96,11 @@ impl Error {
     /// The same error with the node where it happened; an inner node's name stays.
     pub fn at(self, node: &crate::Node) -> Self {
         match self {
-            Self::Node { .. } => self,
+            Self::Node { .. } | Self::Stopped => self,
             other => Self::Node {
                 node: node.path().to_owned(),
                 operator: node.operator_name(),
-                source: Box::new(other),
+                reason: Box::new(other),
             },
         }
     }
@@ -106,7 +109,7 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::Unsupported { .. } => true,
-            Self::Node { source, .. } => source.is_unsupported(),
+            Self::Node { reason, .. } => reason.is_unsupported(),
             _ => false,
         }
     }

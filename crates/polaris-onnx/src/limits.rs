@@ -1,5 +1,6 @@
-//! A limit for tensors. Shapes come from files: without a limit, a few bytes could ask for all memory.
+//! Limits for what files ask for: a few bytes could want all memory, or a loop without an end.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{ElementType, Error, Result};
@@ -14,6 +15,25 @@ pub fn largest_tensor() -> u64 {
 /// Sets the largest tensor that is made, in bytes, for the whole process.
 pub fn set_largest_tensor(bytes: u64) {
     LARGEST_TENSOR.store(bytes, Ordering::Relaxed);
+}
+
+static STOP: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Sets who says, for the whole process, that models shall stop running: asked between nodes and between
+/// the steps of loops. The first one stays.
+pub fn stop_when(stop: fn() -> bool) {
+    let _ = STOP.set(stop);
+}
+
+/// Whether a model may go on.
+///
+/// # Errors
+/// `Stopped` if it shall not.
+pub fn check_stop() -> Result<()> {
+    match STOP.get() {
+        Some(stop) if stop() => Err(Error::Stopped),
+        _ => Ok(()),
+    }
 }
 
 /// The number of elements of a shape, if a tensor of it is within the limit.

@@ -36,7 +36,11 @@ impl MappedFile {
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() == 0 {
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+        }
+        if metadata.len() == 0 {
             return Ok(Self { map: None });
         }
         // SAFETY: the map is read-only and private. That nobody shortens the file is a condition of this

@@ -203,6 +203,7 @@ impl Runner {
             }
         }
         for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
+            polaris_onnx::check_stop()?;
             match &instruction.step {
                 Step::Device { action, .. } => {
                     let inputs: Vec<&Array> = ready.inputs.iter().collect();

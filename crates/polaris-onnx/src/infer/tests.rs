@@ -141,8 +141,11 @@ fn a_length_that_is_written_as_a_negative_number_is_none() {
     assert_eq!(fact.dims, Some(dims("? n 3")));
 }
 
-/// A graph of one input and nodes, each with constants as further operands; the last value's facts.
-fn last(input: &str, nodes: &[(&str, &[usize], &[&[i64]])]) -> Fact {
+/// An operator, the values that it takes, and constants as further operands.
+type Step<'a> = (&'a str, &'a [usize], &'a [&'a [i64]]);
+
+/// A graph of one input and nodes; the last value's facts.
+fn last(input: &str, nodes: &[Step<'_>]) -> Fact {
     let mut graph = Graph::default();
     let ty = Some(Type::Tensor(ElementType::F32, Some(dims(input))));
     let mut values = vec![graph.add_value("x".to_owned(), ty, None)];
@@ -171,7 +174,7 @@ fn last(input: &str, nodes: &[(&str, &[usize], &[&[i64]])]) -> Fact {
 #[test]
 fn shapes_flow_through_a_graph() {
     // Reshape(x, Concat(Unsqueeze(Gather(Shape(x), 0)), [-1], Mul(12, 64))).
-    let nodes: &[(&str, &[usize], &[&[i64]])] = &[
+    let nodes: &[Step<'_>] = &[
         ("Shape", &[0], &[]),
         ("Gather", &[1], &[&[0]]),
         ("Unsqueeze", &[2], &[&[0]]),
@@ -188,7 +191,7 @@ fn shapes_flow_through_a_graph() {
 #[test]
 fn a_missing_length_is_told_from_one_with_a_name() {
     // Expand(x, Where(Equal(shape, -1), 1, shape)) with a shape that is partly a name.
-    let nodes: &[(&str, &[usize], &[&[i64]])] = &[
+    let nodes: &[Step<'_>] = &[
         ("Shape", &[0], &[]),
         ("Concat", &[1], &[&[-1, 4]]),
         ("Equal", &[2], &[&[-1]]),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::limits::check_stop;
+
 use super::{Call, Operator, axis};
 use crate::{Error, Graph, Result, Tensor, Value};
 
@@ -10,6 +12,7 @@ pub(super) const OPERATORS: &[(&str, Operator)] =
 
 /// Runs a graph inside a node, with what it captures.
 pub(super) fn run(call: &Call<'_>, graph: &Arc<Graph>, inputs: Vec<Value>) -> Result<Vec<Value>> {
+    check_stop()?;
     let captured = graph
         .captures
         .iter()

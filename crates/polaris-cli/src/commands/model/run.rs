@@ -168,7 +168,8 @@ fn read_labels(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
 /// Names of classes that the model brings along.
 fn labels_of(model: &Model) -> Option<Vec<String>> {
     let (_, text) = model.model().metadata.iter().find(|(key, _)| key == "classes")?;
-    Some(text.lines().map(str::to_owned).collect())
+    // As `polaris export` writes them; others have one a line.
+    Some(serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::to_owned).collect()))
 }
 
 /// The five likeliest classes of the first example.
