@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::{Dim, Error, Model, NoExternalData, Result, Tensor, Type, Value, read_value};
+use crate::operators::RANDOM;
+use crate::{Dim, Error, Model, NoExternalData, Node, Result, Tensor, Type, Value, read_value};
 
 /// Differences that ONNX' own test runner allows.
 const RELATIVE: f64 = 1e-3;
@@ -190,17 +191,8 @@ fn try_case(case: &Case, engine: &mut dyn Engine) -> std::result::Result<bool, R
     };
     let input_types = types(&mut model.graph.required_inputs());
     let output_types = types(&mut model.graph.outputs.iter().copied());
-    let random = model.graph.nodes.iter().find(|node| {
-        matches!(
-            node.operator.as_str(),
-            "Bernoulli"
-                | "RandomNormal"
-                | "RandomNormalLike"
-                | "RandomUniform"
-                | "RandomUniformLike"
-                | "Multinomial"
-        )
-    });
+    let draws = |node: &&Node| RANDOM.contains(&node.operator.as_str());
+    let random = model.graph.nodes.iter().find(draws);
     if let Some(node) = random {
         let what = format!("the random numbers of NumPy, which {} would need", node.operator);
         return Err(Error::unsupported(what).into());

@@ -1,7 +1,7 @@
 //! Convolutions along one or two axes.
 
-use polaris_core::{MAX_RANK, Shape};
-use polaris_onnx::Node;
+use polaris_core::{DType, MAX_RANK, Shape};
+use polaris_onnx::{Node, ValueId};
 use polaris_ops::conv::ConvolutionInputGradient;
 use polaris_ops::pad::Remap;
 use polaris_ops::{Convolution, PadMode};
@@ -89,100 +89,115 @@ pub fn padded(b: &mut Builder<'_>, x: Operand, pads: &Pads, value: f64) -> Resul
     Ok(b.compute(action, &[x], x.dtype, Shape::new(&dims)?))
 }
 
+/// What both kinds of convolution have in common.
+struct Sliding {
+    image: ValueId,
+    weight: ValueId,
+    bias: Option<ValueId>,
+    dtype: DType,
+    shape: Shape,
+    taps: Shape,
+    strides: Vec<usize>,
+    dilations: Vec<usize>,
+    pads: Pads,
+    groups: usize,
+    made: ValueId,
+    made_shape: Shape,
+}
+
+impl Sliding {
+    /// Reads operands and attributes; `None` if devices cannot do it.
+    fn of(b: &Builder<'_>, node: &Node) -> Result<Option<Self>> {
+        let (
+            Some((image, dtype, shape)),
+            Some((weight, other, taps)),
+            Some((made, made_dtype, made_shape)),
+        ) = (array(b, node, 0), array(b, node, 1), result(b, node))
+        else {
+            return Ok(None);
+        };
+        let bias = input(node, 2);
+        let one_type = other == dtype
+            && made_dtype == dtype
+            && bias.is_none_or(|id| b.array_type(id).is_some_and(|(found, _)| found == dtype));
+        let (rank, axes) = (shape.rank(), shape.rank().saturating_sub(2));
+        if !dtype.is_float() || !one_type || !(3..=4).contains(&rank) || taps.rank() != rank {
+            return Ok(None);
+        }
+        let (Some(strides), Some(dilations)) =
+            (per_axis(node, "strides", axes)?, per_axis(node, "dilations", axes)?)
+        else {
+            return Ok(None);
+        };
+        let pads = pads(node, &shape[2..], &taps[2..], &strides, &dilations)?;
+        let (Some(pads), Ok(groups)) = (pads, usize::try_from(node.attributes.int_or("group", 1)?))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            image,
+            weight,
+            bias,
+            dtype,
+            shape,
+            taps,
+            strides,
+            dilations,
+            pads,
+            groups,
+            made,
+            made_shape,
+        }))
+    }
+
+    fn problem(&self, padding: [usize; 2]) -> Convolution {
+        let (stride, dilation) = (pair(&self.strides, 1), pair(&self.dilations, 1));
+        Convolution { stride, padding, dilation, groups: self.groups }
+    }
+
+    /// The instruction, for an image that may have been padded.
+    fn emit(&self, b: &mut Builder<'_>, action: Action, image: Operand) -> Result<()> {
+        let mut operands = vec![image, b.operand(self.weight)?];
+        if let Some(id) = self.bias {
+            operands.push(b.operand(id)?);
+        }
+        let operand = b.compute(action, &operands, self.dtype, self.made_shape);
+        b.set(Some(self.made), operand);
+        Ok(())
+    }
+}
+
 fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
-    let (Some((image, dtype, shape)), Some((weight, other, taps))) =
-        (array(b, node, 0), array(b, node, 1))
-    else {
-        return Ok(false);
-    };
-    let Some((made, made_dtype, made_shape)) = result(b, node) else { return Ok(false) };
-    let rank = shape.rank();
-    if !dtype.is_float() || other != dtype || made_dtype != dtype || !(3..=4).contains(&rank) {
-        return Ok(false);
-    }
-    let axes = rank - 2;
-    let (Some(strides), Some(dilations)) =
-        (per_axis(node, "strides", axes)?, per_axis(node, "dilations", axes)?)
-    else {
-        return Ok(false);
-    };
-    let Some(pads) = pads(node, &shape[2..], &taps[2..], &strides, &dilations)? else {
-        return Ok(false);
-    };
-    let Ok(groups) = usize::try_from(node.attributes.int_or("group", 1)?) else { return Ok(false) };
-    let bias = input(node, 2);
-    if bias.is_some_and(|id| b.array_type(id).is_none_or(|(found, _)| found != dtype)) {
-        return Ok(false);
-    }
-    let mut x = b.operand(image)?;
-    let padding = if pads.are_even() {
-        pair(&pads.before, 0)
+    let Some(sliding) = Sliding::of(b, node)? else { return Ok(false) };
+    let mut image = b.operand(sliding.image)?;
+    let padding = if sliding.pads.are_even() {
+        pair(&sliding.pads.before, 0)
     } else {
-        x = padded(b, x, &pads, 0.0)?;
+        image = padded(b, image, &sliding.pads, 0.0)?;
         [0, 0]
     };
-    let problem =
-        Convolution { stride: pair(&strides, 1), padding, dilation: pair(&dilations, 1), groups };
-    let mut operands = vec![x, b.operand(weight)?];
-    if let Some(id) = bias {
-        operands.push(b.operand(id)?);
-    }
-    let operand = b.compute(Action::Convolution(problem), &operands, dtype, made_shape);
-    b.set(Some(made), operand);
+    sliding.emit(b, Action::Convolution(sliding.problem(padding)), image)?;
     Ok(true)
 }
 
 fn conv_transpose(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
-    let (Some((image, dtype, shape)), Some((weight, other, taps))) =
-        (array(b, node, 0), array(b, node, 1))
-    else {
-        return Ok(false);
-    };
-    let Some((made, made_dtype, made_shape)) = result(b, node) else { return Ok(false) };
-    let rank = shape.rank();
-    if !dtype.is_float() || other != dtype || made_dtype != dtype || !(3..=4).contains(&rank) {
-        return Ok(false);
-    }
-    let axes = rank - 2;
-    let (Some(strides), Some(dilations)) =
-        (per_axis(node, "strides", axes)?, per_axis(node, "dilations", axes)?)
-    else {
-        return Ok(false);
-    };
-    let Ok(groups) = usize::try_from(node.attributes.int_or("group", 1)?) else { return Ok(false) };
     let plain = matches!(node.attributes.string_or("auto_pad", "NOTSET")?, "NOTSET" | "VALID")
         && node.attributes.ints("output_shape")?.is_none();
-    let Some(pads) = pads(node, &shape[2..], &taps[2..], &strides, &dilations)?
-        .filter(|pads| plain && pads.are_even())
-    else {
-        return Ok(false);
-    };
+    let sliding = Sliding::of(b, node)?.filter(|sliding| plain && sliding.pads.are_even());
+    let Some(sliding) = sliding else { return Ok(false) };
     // A gap beyond the last tap that is as long as a stride has no counterpart on devices.
-    for at in 0..axes {
-        let least = (shape[2 + at].saturating_sub(1)).saturating_mul(strides[at])
-            + dilations[at].saturating_mul(taps[2 + at].saturating_sub(1))
-            + 1;
-        let whole = made_shape[2 + at] + 2 * pads.before[at];
-        if whole < least || whole - least >= strides[at] {
+    for (at, &stride) in sliding.strides.iter().enumerate() {
+        let reach = sliding.dilations[at].saturating_mul(sliding.taps[2 + at].saturating_sub(1));
+        let start = sliding.shape[2 + at].saturating_sub(1).saturating_mul(stride);
+        let least = start.saturating_add(reach).saturating_add(1);
+        let whole =
+            sliding.made_shape[2 + at].saturating_add(sliding.pads.before[at].saturating_mul(2));
+        if whole < least || whole - least >= stride {
             return Ok(false);
         }
     }
-    let bias = input(node, 2);
-    if bias.is_some_and(|id| b.array_type(id).is_none_or(|(found, _)| found != dtype)) {
-        return Ok(false);
-    }
-    let problem = Convolution {
-        stride: pair(&strides, 1),
-        padding: pair(&pads.before, 0),
-        dilation: pair(&dilations, 1),
-        groups,
-    };
-    let mut operands = vec![b.operand(image)?, b.operand(weight)?];
-    if let Some(id) = bias {
-        operands.push(b.operand(id)?);
-    }
-    let action = Action::TransposedConvolution(ConvolutionInputGradient { problem });
-    let operand = b.compute(action, &operands, dtype, made_shape);
-    b.set(Some(made), operand);
+    let problem = sliding.problem(pair(&sliding.pads.before, 0));
+    let image = b.operand(sliding.image)?;
+    sliding.emit(b, Action::TransposedConvolution(ConvolutionInputGradient { problem }), image)?;
     Ok(true)
 }

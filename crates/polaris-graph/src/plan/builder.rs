@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::infer::{Fact, infer_node};
-use polaris_onnx::operators::Scope;
+use polaris_onnx::operators::{RANDOM, Scope};
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
 use polaris_ops::copy::Copy;
 
@@ -213,6 +213,7 @@ impl<'a> Builder<'a> {
         let constant = |id: &ValueId| self.constants.contains_key(id);
         let foldable = node.attributes.graphs().next().is_none()
             && !RANDOM.contains(&node.operator.as_str())
+            && node.operator != "Dropout"
             && node.inputs.iter().flatten().all(constant)
             && (node.operator == "Constant" || node.outputs.iter().flatten().all(small));
         if !foldable {
@@ -497,17 +498,6 @@ impl<'a> Builder<'a> {
         self.instructions.push(Instruction { step, side, node: self.node });
     }
 }
-
-/// Operators that give something else each time.
-const RANDOM: &[&str] = &[
-    "Bernoulli",
-    "Dropout",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
 
 /// The type of an array's elements, if devices have it.
 pub(crate) fn dtype_of(element: ElementType) -> Option<DType> {

@@ -1,7 +1,7 @@
 //! Lengths that may be names: what becomes of them where they meet.
 
 use super::known::MOST_ELEMENTS;
-use crate::{Dim, Error, Result, operators};
+use crate::{Dim, Error, Result};
 
 /// An element of a vector as a number, if it is one.
 pub fn signed(entry: &Dim) -> Option<i64> {
@@ -145,20 +145,4 @@ pub fn plus(dim: &Dim, more: i128) -> Result<Dim> {
 /// What a function makes of a number; names become open.
 pub fn map(dim: &Dim, convert: impl Fn(usize) -> Result<usize>) -> Result<Dim> {
     dim.known().map_or(Ok(Dim::Unknown), |length| convert(length).map(Dim::Known))
-}
-
-/// Axes that may count from the end, each at most once.
-pub fn distinct_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    let mut seen = vec![false; rank];
-    let mut distinct = Vec::with_capacity(axes.len().min(rank));
-    for &number in axes {
-        let at = operators::axis(number, rank)?;
-        match seen.get_mut(at) {
-            Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(Error::operands(format!("the axis {number} is named twice"))),
-            None => return Err(Error::operands(format!("there is no axis {number} in a scalar"))),
-        }
-        distinct.push(at);
-    }
-    Ok(distinct)
 }

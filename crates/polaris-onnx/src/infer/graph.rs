@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::known::MOST_ELEMENTS;
 use super::{Fact, Family, Known, control, dims};
 use super::{elementwise, generate, indexing, infer, join, reduce, reshape, shape, slice};
+use crate::operators;
 use crate::operators::Scope;
 use crate::{ElementType, Graph, Node, Result, Tensor, Type, Value, ValueId, interpret_node};
 
@@ -102,17 +103,6 @@ const FOLDED: &[Family] = &[
     slice::RULES,
 ];
 
-/// Of those, the ones that draw random numbers.
-const RANDOM: &[&str] = &[
-    "Bernoulli",
-    "Dropout",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
-
 /// Operators whose results are no larger than a few times their operands, though nobody knows how large.
 const BOUNDED: &[&str] = &["Compress", "NonZero", "Unique"];
 
@@ -132,7 +122,8 @@ impl Scope for Nothing {
 fn folded(node: &Node, inputs: &[Option<Fact>], made: &[Fact]) -> Option<Vec<Fact>> {
     let name = node.operator.as_str();
     let listed = FOLDED.iter().any(|family| family.iter().any(|(other, _)| *other == name));
-    if !node.domain.is_empty() || !listed || RANDOM.contains(&name) {
+    if !node.domain.is_empty() || !listed || operators::RANDOM.contains(&name) || name == "Dropout"
+    {
         return None;
     }
     if made.iter().all(|fact| fact.value.is_some()) {

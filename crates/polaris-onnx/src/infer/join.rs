@@ -2,6 +2,7 @@
 
 use super::elementwise::shared_element;
 use super::{Fact, Known, Rule, arithmetic, dims};
+use crate::operators;
 use crate::{Dim, Error, Result};
 
 pub(super) const RULES: &[(&str, Rule)] =
@@ -103,7 +104,7 @@ fn pad(known: &Known<'_>) -> Result<Vec<Fact>> {
     let axes = match known.fact(3) {
         None => Some((0..shape.len()).collect()),
         Some(_) => match known.ints(3) {
-            Some(axes) => Some(dims::distinct_axes(&axes, shape.len())?),
+            Some(axes) => Some(operators::distinct_axes(&axes, shape.len())?),
             None => None,
         },
     };
@@ -131,7 +132,7 @@ fn center_crop_pad(known: &Known<'_>) -> Result<Vec<Fact>> {
     let element = known.element(0);
     let Some(mut shape) = known.shape(0) else { return Ok(vec![Fact::tensor(element, None)]) };
     let axes = match known.attributes().ints("axes")? {
-        Some(axes) => dims::distinct_axes(axes, shape.len())?,
+        Some(axes) => operators::distinct_axes(axes, shape.len())?,
         None => (0..shape.len()).collect(),
     };
     let wanted = known.entries(1).unwrap_or_else(|| vec![Dim::Unknown; axes.len()]);

@@ -1,6 +1,7 @@
 //! Results with fewer elements along some axes: sums, places of extremes, losses.
 
 use super::{Fact, Known, Rule, dims};
+use crate::operators;
 use crate::{Dim, ElementType, Result};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -51,7 +52,7 @@ fn reduced(known: &Known<'_>, shape: Vec<Dim>, axes: &[i64], keep: bool) -> Resu
     if axes.is_empty() {
         drop.fill(!known.attributes().flag("noop_with_empty_axes", false)?);
     } else if !shape.is_empty() {
-        dims::distinct_axes(axes, shape.len())?.into_iter().for_each(|at| drop[at] = true);
+        operators::distinct_axes(axes, shape.len())?.into_iter().for_each(|at| drop[at] = true);
     }
     let of = |(length, drop): (Dim, bool)| match (drop, keep) {
         (false, _) => Some(length),

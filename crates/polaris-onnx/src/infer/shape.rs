@@ -2,6 +2,7 @@
 
 use super::elementwise::same;
 use super::{Fact, Known, Rule, arithmetic, dims};
+use crate::operators;
 use crate::{Dim, ElementType, Error, Result};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -61,7 +62,7 @@ fn squeeze(known: &Known<'_>) -> Result<Vec<Fact>> {
 /// A shape without axes of length 1.
 fn without(shape: Vec<Dim>, axes: &[i64]) -> Result<Vec<Dim>> {
     let mut drop = vec![false; shape.len()];
-    for at in dims::distinct_axes(axes, shape.len())? {
+    for at in operators::distinct_axes(axes, shape.len())? {
         if shape[at].known().is_some_and(|length| length != 1) {
             let shape = dims::show(&shape);
             return Err(Error::operands(format!("the axis {at} of {shape} is not of length 1")));
@@ -79,7 +80,7 @@ fn unsqueeze(known: &Known<'_>) -> Result<Vec<Fact>> {
             match axes.iter().map(dims::signed).collect::<Option<Vec<i64>>>() {
                 Some(axes) => {
                     let mut is_new = vec![false; rank];
-                    let axes = dims::distinct_axes(&axes, rank)?;
+                    let axes = operators::distinct_axes(&axes, rank)?;
                     axes.into_iter().for_each(|at| is_new[at] = true);
                     let mut old = shape.into_iter();
                     let next = |new: bool| if new { None } else { old.next() };
@@ -99,7 +100,7 @@ fn transpose(known: &Known<'_>) -> Result<Vec<Fact>> {
     let shape = match (known.shape(0), known.attributes().ints("perm")?) {
         (Some(shape), None) => Some(shape.into_iter().rev().collect()),
         (Some(shape), Some(order)) => {
-            let axes = dims::distinct_axes(order, shape.len())?;
+            let axes = operators::distinct_axes(order, shape.len())?;
             if axes.len() != shape.len() {
                 let shape = dims::show(&shape);
                 return Err(Error::operands(format!("{order:?} is no order of {shape}")));

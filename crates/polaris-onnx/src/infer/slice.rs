@@ -1,6 +1,7 @@
 //! Slice, of tensors and of elements that are partly known.
 
 use super::{Fact, Known, Rule, arithmetic, dims};
+use crate::operators;
 use crate::{Dim, Error, Result};
 
 pub(super) const RULES: &[(&str, Rule)] = &[("Slice", slice)];
@@ -40,7 +41,7 @@ fn slice(known: &Known<'_>) -> Result<Vec<Fact>> {
     }
     let mut sliced = shape.clone();
     let mut entries = None;
-    for (index, at) in dims::distinct_axes(&axes, shape.len())?.into_iter().enumerate() {
+    for (index, at) in operators::distinct_axes(&axes, shape.len())?.into_iter().enumerate() {
         let step = dims::signed(&steps[index]);
         if step == Some(0) {
             return Err(Error::operands("a step is 0"));

@@ -54,6 +54,16 @@ const FAMILIES: &[(&str, Family)] = &[
     ("ai.onnx.preview", attention::PREVIEW),
 ];
 
+/// Operators that draw numbers: each run gives others. Dropout does so in training.
+pub const RANDOM: &[&str] = &[
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+];
+
 /// The operator of this name.
 pub fn find(domain: &str, name: &str) -> Option<Operator> {
     static TABLE: OnceLock<HashMap<(&str, &str), Operator>> = OnceLock::new();
@@ -146,6 +156,22 @@ impl Call<'_> {
 /// The only result.
 pub(crate) fn one(tensor: Tensor) -> Vec<Value> {
     vec![Value::Tensor(tensor)]
+}
+
+/// Axes that may count from the end, each at most once.
+pub(crate) fn distinct_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+    let mut seen = vec![false; rank];
+    let mut distinct = Vec::with_capacity(axes.len().min(rank));
+    for &number in axes {
+        let at = axis(number, rank)?;
+        match seen.get_mut(at) {
+            Some(seen) if !*seen => *seen = true,
+            Some(_) => return Err(Error::operands(format!("the axis {number} is named twice"))),
+            None => return Err(Error::operands(format!("there is no axis {number} in a scalar"))),
+        }
+        distinct.push(at);
+    }
+    Ok(distinct)
 }
 
 /// An axis that may count from the end.

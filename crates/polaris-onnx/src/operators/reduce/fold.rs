@@ -1,6 +1,7 @@
 //! Reductions over any axes: ReduceSum and its kin.
 
-use crate::operators::shape::{distinct_axes, grid, numbers};
+use crate::operators::distinct_axes;
+use crate::operators::shape::{grid, numbers};
 use crate::operators::{Call, one, walk};
 use crate::{ElementType, Error, Result, Tensor, Value};
 

@@ -1,6 +1,7 @@
 //! The same elements in another shape, and shapes as values.
 
-use super::{distinct_axes, length, numbers};
+use super::{length, numbers};
+use crate::operators::distinct_axes;
 use crate::operators::{Call, axis, one};
 use crate::{Error, Result, Tensor, Value};
 

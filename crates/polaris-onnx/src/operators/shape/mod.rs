@@ -9,7 +9,7 @@ mod pad;
 mod repeat;
 mod slice;
 
-use super::{Call, Operator, axis};
+use super::{Call, Operator};
 use crate::{Error, Result};
 
 pub(super) const OPERATORS: &[(&str, Operator)] = &[
@@ -45,20 +45,4 @@ pub(super) fn numbers(call: &Call<'_>, name: &str, operand: usize) -> Result<Opt
 /// A length that a user gave.
 pub(super) fn length(value: i64) -> Result<usize> {
     usize::try_from(value).map_err(|_| Error::operands(format!("{value} is no length")))
-}
-
-/// Axes that may count from the end, each at most once.
-pub(super) fn distinct_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    let mut seen = vec![false; rank];
-    let mut distinct = Vec::with_capacity(axes.len().min(rank));
-    for &number in axes {
-        let at = axis(number, rank)?;
-        match seen.get_mut(at) {
-            Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(Error::operands(format!("the axis {number} is named twice"))),
-            None => return Err(Error::operands(format!("there is no axis {number} in a scalar"))),
-        }
-        distinct.push(at);
-    }
-    Ok(distinct)
 }

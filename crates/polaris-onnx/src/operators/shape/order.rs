@@ -1,6 +1,7 @@
 //! Elements in another order: Transpose, blocks between depth and space, sequences reversed, triangles.
 
-use super::{distinct_axes, grid, length};
+use super::{grid, length};
+use crate::operators::distinct_axes;
 use crate::operators::{Call, axis, one, walk};
 use crate::{Error, Result, Tensor, Value};
 

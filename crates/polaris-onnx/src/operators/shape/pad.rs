@@ -1,7 +1,8 @@
 //! Elements added around a tensor, or cut off: Pad, CenterCropPad.
 
-use super::{distinct_axes, grid, length, numbers};
+use super::{grid, length, numbers};
 use crate::limits::checked_elements;
+use crate::operators::distinct_axes;
 use crate::operators::{Call, one, walk};
 use crate::{Error, Result, Tensor, Value};
 

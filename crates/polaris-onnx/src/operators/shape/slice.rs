@@ -1,6 +1,7 @@
 //! Slice.
 
-use super::{distinct_axes, grid, numbers};
+use super::{grid, numbers};
+use crate::operators::distinct_axes;
 use crate::operators::{Call, one, walk};
 use crate::{Error, Result, Value};
 
