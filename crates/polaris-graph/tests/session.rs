@@ -66,6 +66,54 @@ fn plans_give_what_the_interpreter_gives() {
     }
 }
 
+/// A result may lie where an operand lies, but not where another view of it is still read.
+#[test]
+fn views_of_one_array_are_read_before_it_is_overwritten() {
+    use models::{Is, file, ints, node, value};
+    let graph = polaris_onnx::messages::Graph {
+        node: vec![
+            node("Neg", &["x"], &["y"], vec![]),
+            node("Transpose", &["y"], &["t"], vec![ints("perm", &[1, 0])]),
+            node("Sub", &["y", "t"], &["output"], vec![]),
+        ],
+        input: vec![value("x", 1, &[Is(3), Is(3)])],
+        output: vec![value("output", 1, &[Is(3), Is(3)])],
+        ..Default::default()
+    };
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let session =
+            Session::new(&runtime, model(file(graph.clone(), vec![])), &on(mode)).unwrap();
+        let found = session.run_tensors(vec![tensor(&[3, 3])]).unwrap()[0].to_f64().unwrap();
+        let x = tensor(&[3, 3]).to_f64().unwrap();
+        for (at, found) in found.into_iter().enumerate() {
+            assert_eq!(found, x[at % 3 * 3 + at / 3] - x[at], "{mode:?}");
+        }
+    }
+}
+
+/// The nearest element is picked, not multiplied: infinity times zero would reach its neighbours.
+#[test]
+fn infinities_stay_where_they_are_when_images_grow() {
+    use models::{Is, file, longs, node, value};
+    let graph = polaris_onnx::messages::Graph {
+        node: vec![node("Resize", &["x", "", "", "sizes"], &["output"], vec![])],
+        initializer: vec![longs("sizes", &[1, 1, 2, 4], false)],
+        input: vec![value("x", 1, &[Is(1), Is(1), Is(1), Is(2)])],
+        output: vec![value("output", 1, &[Is(1), Is(1), Is(2), Is(4)])],
+        ..Default::default()
+    };
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let session =
+            Session::new(&runtime, model(file(graph.clone(), vec![])), &on(mode)).unwrap();
+        let x = Tensor::new(&[1, 1, 1, 2], vec![f32::INFINITY, 1.0]).unwrap();
+        let found = session.run_tensors(vec![x]).unwrap()[0].to_f64().unwrap();
+        let row = [f64::INFINITY, f64::INFINITY, 1.0, 1.0];
+        assert_eq!(found, [row, row].concat(), "{mode:?}");
+    }
+}
+
 #[test]
 fn repeated_runs_allocate_nothing() {
     let runtime = runtime();

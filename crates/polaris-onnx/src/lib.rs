@@ -22,6 +22,7 @@ mod model;
 mod narrow;
 pub mod operators;
 mod read;
+mod scan;
 mod tensor;
 mod ty;
 mod value;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::{Error, Graph, Result, import, messages};
+use crate::{Error, Graph, Result, import, messages, scan};
 
 /// Where the elements of constants outside the model's file come from.
 pub trait ExternalData {
@@ -49,6 +49,7 @@ impl Model {
     /// # Errors
     /// If it is malformed in any way.
     pub fn from_bytes(bytes: Bytes, external: &dyn ExternalData) -> Result<Self> {
+        scan::check(&bytes)?;
         let message = messages::Model::decode(bytes)
             .map_err(|error| Error::format(format!("{error}; is the file whole?")))?;
         let opsets = import::opsets(&message.opset_import)?;

@@ -4,7 +4,7 @@
 use polaris_core::Shape;
 use polaris_onnx::operators::Scope;
 use polaris_onnx::{Attribute, Node, Tensor, Value, ValueId, interpret_node};
-use polaris_ops::MatMul;
+use polaris_ops::{Lookup, LookupRule, MatMul};
 
 use super::{Lowering, array, input, result};
 use crate::Result;
@@ -42,11 +42,20 @@ fn resize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     }
     let mut operand = b.operand(id)?;
+    let nearest = node.attributes.string_or("mode", "nearest")? == "nearest";
     for at in changed {
-        let Some(weights) = weights(b, node, at, shape[at], made_shape[at], dtype)? else {
+        let Some(matrix) = weights(b, node, at, shape[at], made_shape[at])? else {
             return Ok(false);
         };
-        operand = along(b, operand, at, weights, made_shape[at])?;
+        operand = match nearest {
+            true => pick(b, operand, at, &matrix)?,
+            false => {
+                let element = crate::plan::element_of(dtype);
+                let matrix = Tensor::from_f64(element, matrix.shape(), &matrix.to_f64()?)?;
+                let matrix = b.new_constant(&matrix)?;
+                along(b, operand, at, matrix, made_shape[at])?
+            }
+        };
     }
     b.set(Some(made), operand);
     Ok(true)
@@ -59,8 +68,7 @@ fn weights(
     at: usize,
     from: usize,
     to: usize,
-    dtype: polaris_core::DType,
-) -> Result<Option<Operand>> {
+) -> Result<Option<Tensor>> {
     let scale = match input(node, 2).and_then(|id| b.constant(id)) {
         Some(scales) if scales.elements() > 0 => {
             let place = match node.attributes.ints("axes")? {
@@ -94,12 +102,20 @@ fn weights(
     }
     let made = interpret_node(&single, &operands, &Nothing)?;
     let Some(matrix) = made.first().and_then(|value| value.tensor().ok()) else { return Ok(None) };
-    if matrix.shape() != [from, to] {
-        return Ok(None);
-    }
-    let matrix =
-        Tensor::from_f64(crate::plan::element_of(dtype), matrix.shape(), &matrix.to_f64()?)?;
-    b.new_constant(&matrix).map(Some)
+    Ok(Some(matrix.clone()).filter(|matrix| matrix.shape() == [from, to]))
+}
+
+/// The elements that a matrix of zeros and ones picks: by look-up, since zeros times infinity are none.
+fn pick(b: &mut Builder<'_>, x: Operand, at: usize, matrix: &Tensor) -> Result<Operand> {
+    let (weights, to) = (matrix.to_f64()?, matrix.shape()[1]);
+    let rows =
+        |column: usize| weights[column..].iter().step_by(to).position(|&weight| weight != 0.0);
+    let places: Vec<i64> = (0..to).map(|column| rows(column).unwrap_or(0) as i64).collect();
+    let indices = b.new_constant(&Tensor::new(&[to], places)?)?;
+    let mut dims = x.layout.shape().to_vec();
+    dims[at] = to;
+    let action = Action::Lookup(Lookup { rule: LookupRule::Take, axis: at });
+    Ok(b.compute(action, &[indices, x], x.dtype, Shape::new(&dims)?))
 }
 
 /// The product with a matrix `[from, to]` along one axis.

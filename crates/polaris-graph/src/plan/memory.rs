@@ -41,7 +41,13 @@ pub fn share_in_place(
             let home = moved[input.slot.0];
             let same = input.dtype == output.dtype && input.layout == output.layout;
             let arena = matches!(slots[home].home, Home::Arena { .. });
-            same && arena && last[home] == at && slots[home].bytes == slots[target].bytes
+            // Other views of the same memory would be overwritten while they are read.
+            let only_view = inputs.iter().all(|other| {
+                moved[other.slot.0] != home
+                    || (other.dtype == input.dtype && other.layout == input.layout)
+            });
+            let fits = arena && slots[home].bytes == slots[target].bytes;
+            same && only_view && fits && last[home] == at
         });
         if let Some(input) = candidate {
             let home = moved[input.slot.0];
