@@ -46,7 +46,7 @@ fn in_words(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if words.is_empty() {
             words = cause;
-        } else if !words.contains(&cause) {
+        } else if !words.ends_with(&cause) {
             words = format!("{words}: {cause}");
         }
     }
@@ -69,9 +69,14 @@ impl Table {
         Self { rows: vec![headings], numbers }
     }
 
-    /// Adds a row.
+    /// Adds a row. Names come from files and may be of any length.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        const LONGEST: usize = 200;
+        let short = |cell: String| match cell.char_indices().nth(LONGEST) {
+            Some((at, _)) => format!("{}...", &cell[..at]),
+            None => cell,
+        };
+        self.rows.push(cells.into_iter().map(short).collect());
     }
 
     /// Prints it, indented.

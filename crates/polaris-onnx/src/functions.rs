@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use prost::Message;
+
 use crate::messages::{Function, Node};
 use crate::{Error, Result};
 
@@ -10,11 +12,15 @@ const DEEPEST: usize = 32;
 /// Nodes of functions that are written out, at most: calls multiply.
 const MOST_NODES: usize = 1 << 16;
 
+/// Bytes of functions that are written out, at most: constants are read again for each call.
+const MOST_BYTES: usize = 1 << 27;
+
 /// The functions of a model.
 pub struct Functions<'m> {
     by_name: HashMap<(String, String, String), &'m Function>,
     depth: usize,
     nodes: usize,
+    bytes: usize,
 }
 
 impl<'m> Functions<'m> {
@@ -30,7 +36,7 @@ impl<'m> Functions<'m> {
                 )));
             }
         }
-        Ok(Self { by_name, depth: 0, nodes: 0 })
+        Ok(Self { by_name, depth: 0, nodes: 0, bytes: 0 })
     }
 
     pub fn find(&self, domain: &str, operator: &str, overload: &str) -> Option<&'m Function> {
@@ -50,6 +56,11 @@ impl<'m> Functions<'m> {
             return Err(Error::format(format!(
                 "functions call one another too deeply, at `{name}`"
             )));
+        }
+        self.bytes = self.bytes.saturating_add(function.encoded_len());
+        if self.bytes > MOST_BYTES {
+            let why = format!("its functions would take more than {MOST_BYTES} bytes");
+            return Err(Error::format(why));
         }
         if self.nodes > MOST_NODES {
             return Err(Error::format(format!("its functions have more than {MOST_NODES} nodes")));

@@ -172,6 +172,9 @@ fn read_fields(
     }
 }
 
+/// The largest tensor that a few elements may stand for.
+const MOST_SPARSE: usize = 1 << 28;
+
 /// The dense tensor of one that is given by its elements that are not zero.
 pub(crate) fn read_sparse(
     message: &messages::SparseTensor,
@@ -192,6 +195,10 @@ pub(crate) fn read_sparse(
         .collect::<Result<Vec<usize>>>()?;
     let size = values.element().size();
     let elements = checked_elements(values.element(), &shape)?;
+    if elements * size > MOST_SPARSE {
+        let why = format!("would take more than {MOST_SPARSE} bytes when it is written out");
+        return Err(Error::tensor(name, why));
+    }
     let mut bytes = vec![0u8; elements * size];
     let indices_list = indices.to_i64()?;
     let width = if indices.rank() == 2 { shape.len() } else { 1 };
@@ -210,7 +217,10 @@ pub(crate) fn read_sparse(
                 flat = flat * length + index;
             }
         }
-        let target = bytes.get_mut(flat * size..(flat + 1) * size).ok_or_else(outside)?;
+        if flat >= elements {
+            return Err(outside());
+        }
+        let target = &mut bytes[flat * size..(flat + 1) * size];
         target.copy_from_slice(&source[position * size..(position + 1) * size]);
     }
     Tensor::from_bytes(values.element(), &shape, bytes.into())

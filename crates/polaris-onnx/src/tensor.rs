@@ -251,6 +251,7 @@ impl Tensor {
     /// For strings and complex numbers.
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         use ElementType as E;
+        checked_elements(ElementType::F64, &self.shape)?;
         Ok(match self.element {
             E::F32 => self.values::<f32>()?.iter().map(|&x| f64::from(x)).collect(),
             E::F64 => self.values::<f64>()?.into_owned(),
@@ -269,6 +270,8 @@ impl Tensor {
     /// For other types.
     pub fn to_integers(&self) -> Result<Vec<i128>> {
         use ElementType as E;
+        // The widest type there is stands for 128 bits.
+        checked_elements(ElementType::C128, &self.shape)?;
         fn widen<T: Plain + Into<i128>>(tensor: &Tensor) -> Result<Vec<i128>> {
             Ok(tensor.values::<T>()?.iter().map(|&x| x.into()).collect())
         }

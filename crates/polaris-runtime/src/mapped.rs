@@ -35,11 +35,12 @@ impl MappedFile {
     /// If it cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+        // Opening a pipe would wait for someone to write into it.
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(std::io::Error::other("it is no plain file")));
         }
+        let file = File::open(path).map_err(failed)?;
         if metadata.len() == 0 {
             return Ok(Self { map: None });
         }

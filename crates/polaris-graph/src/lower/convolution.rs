@@ -77,6 +77,14 @@ pub fn pair(list: &[usize], neutral: usize) -> [usize; 2] {
     }
 }
 
+/// Whether a padded copy is not much larger than the image: windows far apart may lie in padding alone.
+pub fn is_worth_padding(shape: &Shape, pads: &Pads) -> bool {
+    let lengths = pads.before.iter().zip(&pads.after).zip(&shape[2..]);
+    lengths.into_iter().all(|((&before, &after), &length)| {
+        before.saturating_add(after) <= length.saturating_mul(4).saturating_add(64)
+    })
+}
+
 /// An array with its spatial axes padded by a value.
 pub fn padded(b: &mut Builder<'_>, x: Operand, pads: &Pads, value: f64) -> Result<Operand> {
     let mut dims = x.layout.shape().to_vec();
@@ -169,6 +177,9 @@ impl Sliding {
 
 fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let Some(sliding) = Sliding::of(b, node)? else { return Ok(false) };
+    if !sliding.pads.are_even() && !is_worth_padding(&sliding.shape, &sliding.pads) {
+        return Ok(false);
+    }
     let mut image = b.operand(sliding.image)?;
     let padding = if sliding.pads.are_even() {
         pair(&sliding.pads.before, 0)

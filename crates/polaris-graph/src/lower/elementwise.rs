@@ -56,7 +56,10 @@ fn function(b: &mut Builder<'_>, node: &Node, function: impl Into<Function>) -> 
     let arrays: Option<Vec<_>> = (0..count).map(|index| array(b, node, index)).collect();
     let Some(arrays) = arrays else { return Ok(false) };
     let dtype = arrays[count - 1].1;
+    // Before version 7 an attribute said which axes of the operands belong together.
+    let early = node.version < 7 && node.attributes.get("axis").is_some();
     let fits = node.inputs.len() == count
+        && !early
         && function.is_defined_for(dtype)
         && function.output_dtype(dtype) == out_dtype
         && repeat_to(arrays.iter().map(|(_, _, shape)| shape), &shape)

@@ -79,8 +79,15 @@ fn rows(b: &mut Builder<'_>, node: &Node, kind: NormKind) -> Result<bool> {
     }
     let length: usize = shape[along..].iter().product();
     let before: usize = shape[..along].iter().product();
-    let whole =
-        |id: &ValueId| b.array_type(*id).is_some_and(|(_, shape)| shape.elements() == length);
+    // Parameters may be repeated along rows; devices want them whole.
+    let whole = |id: &ValueId| {
+        let lead = |own: &Shape| own.rank().checked_sub(shape.rank() - along);
+        b.array_type(*id).and_then(|(_, own)| Some((lead(&own)?, own))).is_some_and(
+            |(lead, own)| {
+                own[lead..] == shape[along..] && own[..lead].iter().all(|&length| length == 1)
+            },
+        )
+    };
     if [weight, bias].iter().flatten().any(|id| !whole(id)) {
         return Ok(false);
     }

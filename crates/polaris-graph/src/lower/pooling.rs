@@ -4,7 +4,7 @@ use polaris_onnx::Node;
 use polaris_ops::reduce::Reduce;
 use polaris_ops::{Pool, Pooling, Reduction, Window, Windows};
 
-use super::convolution::{padded, pads, per_axis};
+use super::convolution::{is_worth_padding, padded, pads, per_axis};
 use super::{Lowering, array, result, wants_more};
 use crate::Result;
 use crate::plan::{Action, Builder};
@@ -61,7 +61,7 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
     if !pads.are_even() || wide {
         // Maxima may have their padding in front as elements that never win. Means divide by the elements
         // that count, which copies would change.
-        if !is_max || ceil {
+        if !is_max || ceil || !is_worth_padding(&shape, &pads) {
             return Ok(false);
         }
         operand = padded(b, operand, &pads, f64::NEG_INFINITY)?;

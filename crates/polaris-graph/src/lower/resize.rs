@@ -2,7 +2,7 @@
 //! places alone: a matrix, which is a constant of the plan.
 
 use polaris_core::Shape;
-use polaris_onnx::operators::Scope;
+use polaris_onnx::operators::NoScope;
 use polaris_onnx::{Attribute, Node, Tensor, Value, ValueId, interpret_node};
 use polaris_ops::{Lookup, LookupRule, MatMul};
 
@@ -14,14 +14,6 @@ pub const LOWERINGS: &[(&str, Lowering)] = &[("Resize", resize)];
 
 /// Longer axes would make large matrices; each must not be larger than the image itself by far.
 const LONGEST: usize = 4096;
-
-struct Nothing;
-
-impl Scope for Nothing {
-    fn value(&self, _id: ValueId) -> Option<Value> {
-        None
-    }
-}
 
 fn resize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let (Some((id, dtype, shape)), Some((made, _, made_shape))) =
@@ -37,16 +29,24 @@ fn resize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     if !fits || node.version < 11 || shape.elements() == 0 || made_shape.elements() == 0 {
         return Ok(false);
     }
-    let changed: Vec<usize> = (0..shape.rank()).filter(|&at| shape[at] != made_shape[at]).collect();
-    if changed.iter().any(|&at| shape[at].max(made_shape[at]) > LONGEST) {
-        return Ok(false);
+    let mut matrices = Vec::new();
+    for at in 0..shape.rank() {
+        let Some(scale) = scale(b, node, at)? else { return Ok(false) };
+        // An axis may keep its length and still be scaled.
+        if shape[at] == made_shape[at] && scale.is_none_or(|scale| scale == 1.0) {
+            continue;
+        }
+        if shape[at].max(made_shape[at]) > LONGEST {
+            return Ok(false);
+        }
+        let Some(matrix) = weights(node, scale, shape[at], made_shape[at])? else {
+            return Ok(false);
+        };
+        matrices.push((at, matrix));
     }
     let mut operand = b.operand(id)?;
     let nearest = node.attributes.string_or("mode", "nearest")? == "nearest";
-    for at in changed {
-        let Some(matrix) = weights(b, node, at, shape[at], made_shape[at])? else {
-            return Ok(false);
-        };
+    for (at, matrix) in matrices {
         operand = match nearest {
             true => pick(b, operand, at, &matrix)?,
             false => {
@@ -61,28 +61,35 @@ fn resize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     Ok(true)
 }
 
-/// What the operator itself makes of each single element of an axis: the columns of its matrix.
-fn weights(
-    b: &mut Builder<'_>,
-    node: &Node,
-    at: usize,
-    from: usize,
-    to: usize,
-) -> Result<Option<Tensor>> {
-    let scale = match input(node, 2).and_then(|id| b.constant(id)) {
-        Some(scales) if scales.elements() > 0 => {
-            let place = match node.attributes.ints("axes")? {
-                Some(axes) => axes.iter().position(|&axis| axis == at as i64),
-                None => Some(at),
-            };
-            let list = scales.to_f64()?;
-            match place.and_then(|place| list.get(place).copied()) {
-                Some(scale) => Some(scale as f32),
-                None => return Ok(None),
-            }
-        }
-        _ => None,
+/// The scale of an axis, if sizes are not given instead. `None` if it is not known or makes no sense.
+fn scale(b: &Builder<'_>, node: &Node, at: usize) -> Result<Option<Option<f32>>> {
+    let scales = match input(node, 2) {
+        None => return Ok(Some(None)),
+        Some(id) => match b.constant(id) {
+            Some(scales) => scales.to_f64()?,
+            None => return Ok(None),
+        },
     };
+    if scales.is_empty() {
+        return Ok(Some(None));
+    }
+    let place = match node.attributes.ints("axes")? {
+        Some(axes) => axes.iter().position(|&axis| axis == at as i64),
+        None => Some(at),
+    };
+    Ok(match place {
+        Some(place) => scales.get(place).map(|&scale| Some(scale as f32)),
+        // An axis that is not named stays as it is; negative numbers of axes are left to the host.
+        None => node
+            .attributes
+            .ints("axes")?
+            .filter(|axes| axes.iter().all(|&axis| axis >= 0))
+            .map(|_| Some(1.0)),
+    })
+}
+
+/// What the operator itself makes of each single element of an axis: the columns of its matrix.
+fn weights(node: &Node, scale: Option<f32>, from: usize, to: usize) -> Result<Option<Tensor>> {
     let mut identity = vec![0f32; from * from];
     identity.iter_mut().step_by(from + 1).for_each(|one| *one = 1.0);
     let image = Value::Tensor(Tensor::new(&[from, from], identity)?);
@@ -100,7 +107,7 @@ fn weights(
     if node.version < 18 {
         single.version = 18;
     }
-    let made = interpret_node(&single, &operands, &Nothing)?;
+    let made = interpret_node(&single, &operands, &NoScope)?;
     let Some(matrix) = made.first().and_then(|value| value.tensor().ok()) else { return Ok(None) };
     Ok(Some(matrix.clone()).filter(|matrix| matrix.shape() == [from, to]))
 }

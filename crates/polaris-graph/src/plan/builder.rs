@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::infer::{Fact, infer_node};
-use polaris_onnx::operators::{RANDOM, Scope};
+use polaris_onnx::operators::{NoScope, RANDOM};
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
 use polaris_ops::copy::Copy;
 
@@ -60,15 +60,6 @@ pub(crate) struct Builder<'a> {
     /// Side and place of the node that is being lowered.
     side: Side,
     node: usize,
-}
-
-/// Graphs inside a node are not looked into while a plan is made.
-struct NoScope;
-
-impl Scope for NoScope {
-    fn value(&self, _id: ValueId) -> Option<Value> {
-        None
-    }
 }
 
 impl<'a> Builder<'a> {

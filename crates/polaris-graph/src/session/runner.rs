@@ -16,8 +16,10 @@ use crate::plan::{
 };
 use crate::{Error, Result};
 
-/// Plans that are kept for each stage of a graph. Loops may come by with ever new shapes.
+/// Plans that are kept for a graph. Loops may come by with ever new shapes.
 const MOST_PLANS: usize = 16;
+/// Plans that are kept for each later stage of each plan.
+const MOST_LATER_PLANS: usize = 2;
 
 /// What all graphs of a model share.
 #[derive(Debug)]
@@ -66,12 +68,22 @@ impl Plans {
         Some(entry)
     }
 
-    fn keep(&self, key: Key, entry: &Arc<Entry>) {
+    fn keep(&self, key: Key, entry: &Arc<Entry>, most: usize) {
         let mut list = lock(&self.0);
-        if list.len() >= MOST_PLANS {
+        if list.len() >= most {
             list.remove(0);
         }
         list.push((key, Arc::clone(entry)));
+    }
+
+    /// Gives back the memory of runs that are over.
+    fn forget_idle(&self) {
+        for (_, entry) in lock(&self.0).iter() {
+            lock(&entry.idle).clear();
+            if let Some(rest) = &entry.plan.rest {
+                rest.plans.forget_idle();
+            }
+        }
     }
 }
 
@@ -126,13 +138,19 @@ impl Runner {
             let (entry, context) = self.entry(plans, &types, nodes, constants)?;
             let context = match context.or_else(|| lock(&entry.idle).pop()) {
                 Some(context) => context,
-                None => Context::new(&entry.plan, &self.engine)?,
+                None => self.context(&entry.plan)?,
             };
             let outputs = self.execute(&entry.plan, &context, &given)?;
             lock(&entry.idle).push(context);
             known.extend(outputs);
             match &entry.plan.rest {
                 None => break,
+                // Nothing was computed, so nothing more will be known.
+                Some(rest) if rest.nodes.len() == nodes.len() => {
+                    let node = &self.graph.nodes[rest.nodes[0]];
+                    let why = "an operand is missing, or of a type that cannot be known";
+                    return Err(polaris_onnx::Error::operands(why).at(node).into());
+                }
                 Some(rest) => {
                     let need = |id: &ValueId| Some((*id, known.get(id)?.clone()));
                     given = rest.needs.iter().filter_map(need).collect();
@@ -175,14 +193,27 @@ impl Runner {
                 arrays: &self.constants,
                 largest_chunk: self.engine.largest_chunks(),
             })?;
-            let context = Context::new(&plan, &self.engine)?;
+            let context = self.context(&plan)?;
             let missing = without_kernel(&plan, &context);
             if missing.iter().all(|node| on_cpu.contains(node)) {
                 let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
-                plans.keep(given.to_vec(), &entry);
+                let first = std::ptr::eq(plans, &self.plans);
+                let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
+                plans.keep(given.to_vec(), &entry, most);
                 return Ok((entry, Some(context)));
             }
             lock(&self.on_cpu).extend(missing);
+        }
+    }
+
+    /// Memory for a run; where there is none left, that of plans that are not running is given back.
+    fn context(&self, plan: &Plan) -> Result<Context> {
+        match Context::new(plan, &self.engine) {
+            Err(error) if error.is_device_failure() => {
+                self.plans.forget_idle();
+                Context::new(plan, &self.engine)
+            }
+            result => result,
         }
     }
 

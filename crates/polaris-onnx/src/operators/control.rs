@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limits::check_stop;
+use crate::limits::{check_stop, largest_tensor};
 
 use super::{Call, Operator, axis};
 use crate::{Error, Graph, Result, Tensor, Value};
@@ -53,7 +53,7 @@ fn loop_(call: &Call<'_>) -> Result<Vec<Value>> {
     let mut carried: Vec<Value> = call.inputs.iter().skip(2).flatten().cloned().collect();
     let mut collected: Vec<Vec<Value>> =
         vec![Vec::new(); body.outputs.len().saturating_sub(1 + carried_count)];
-    let mut step = 0;
+    let (mut step, mut bytes) = (0, 0u64);
     while step < most && go_on {
         let mut inputs = vec![Value::Tensor(Tensor::scalar(step)), bool_scalar(go_on)?];
         inputs.append(&mut carried);
@@ -63,7 +63,11 @@ fn loop_(call: &Call<'_>) -> Result<Vec<Value>> {
         go_on = single_bool(condition.tensor()?)?;
         carried = results.by_ref().take(carried_count).collect();
         for (list, value) in collected.iter_mut().zip(results) {
+            bytes = bytes.saturating_add(size_of(&value));
             list.push(value);
+        }
+        if bytes > largest_tensor() {
+            return Err(Error::operands(format!("its steps made more than {bytes} bytes")));
         }
         step += 1;
     }
@@ -73,6 +77,15 @@ fn loop_(call: &Call<'_>) -> Result<Vec<Value>> {
         outputs.push(stack(body, made.copied(), list, 0, false)?);
     }
     Ok(outputs)
+}
+
+/// About how much memory a value takes.
+fn size_of(value: &Value) -> u64 {
+    match value {
+        Value::Tensor(tensor) => 64 + (tensor.elements() * tensor.element().size()) as u64,
+        Value::Sequence(values) => values.iter().map(size_of).sum(),
+        Value::Optional(value) => value.as_deref().map_or(0, size_of),
+    }
 }
 
 fn bool_scalar(value: bool) -> Result<Value> {

@@ -153,6 +153,16 @@ impl Call<'_> {
     }
 }
 
+/// Nothing surrounds the node: for nodes without graphs inside.
+#[derive(Debug, Clone, Copy)]
+pub struct NoScope;
+
+impl Scope for NoScope {
+    fn value(&self, _id: ValueId) -> Option<Value> {
+        None
+    }
+}
+
 /// The only result.
 pub(crate) fn one(tensor: Tensor) -> Vec<Value> {
     vec![Value::Tensor(tensor)]

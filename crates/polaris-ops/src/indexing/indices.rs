@@ -43,11 +43,15 @@ impl Axis {
                 _ => one.to_vec::<i64>()?[0],
             })
         };
-        let Self { op, axis, length } = *self;
         match read() {
-            Ok(index) => Error::IndexOutOfRange { op, index, position, axis, length },
+            Ok(index) => self.error(index, position),
             Err(error) => error,
         }
+    }
+
+    fn error(&self, index: i64, position: usize) -> Error {
+        let Self { op, axis, length } = *self;
+        Error::IndexOutOfRange { op, index, position, axis, length }
     }
 
     /// Looks at every index. `memory` is the array's on the host, registered as read, and `I` the
@@ -79,7 +83,13 @@ impl Axis {
         });
         match first_bad.into_inner() {
             usize::MAX => Ok(()),
-            position => Err(self.out_of_range(index, position)),
+            // Not read through the buffer: in an arena, its neighbours are being written.
+            position => {
+                let [at] = space.point(position);
+                // SAFETY: as above.
+                let value = unsafe { *memory.get().cast::<I>().add(at) };
+                Err(self.error(value.into(), position))
+            }
         }
     }
 }

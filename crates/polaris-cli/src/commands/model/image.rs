@@ -12,19 +12,20 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 /// The side of an image where the model leaves it open.
 const USUAL_SIDE: usize = 224;
 
+/// Whether an input takes images.
+pub fn fits(declared: Option<&Type>) -> bool {
+    let Some(Type::Tensor(ElementType::F32, Some(dims))) = declared else { return false };
+    dims.len() == 4 && dims[1] == Dim::Known(3)
+}
+
 /// A picture for an input `[N, 3, H, W]`: the shorter side scaled to 256/224 of the input's, the middle cut
 /// out, colours normalised. A batch holds it several times.
 pub fn read(path: &Path, declared: Option<&Type>, name: &str) -> anyhow::Result<Tensor> {
-    let Some(Type::Tensor(ElementType::F32, Some(dims))) = declared else {
+    let Some(Type::Tensor(_, Some(dims))) = declared.filter(|ty| fits(Some(ty))) else {
         bail!("an image needs an input of f32[N, 3, H, W]; `{name}` is another");
     };
     let side = |dim: &Dim| dim.known().unwrap_or(USUAL_SIDE);
-    let &[_, channels, height, width] = &dims.iter().map(side).collect::<Vec<usize>>()[..] else {
-        bail!("an image needs an input of four axes; `{name}` has {}", dims.len());
-    };
-    if !matches!(dims[1], Dim::Known(3)) {
-        bail!("an image needs an input with three channels; `{name}` has {channels}");
-    }
+    let (height, width) = (side(&dims[2]), side(&dims[3]));
     let picture = image::open(path).with_context(|| format!("{}", path.display()))?.to_rgb8();
     let (width, height) = (u32::try_from(width)?, u32::try_from(height)?);
     if width == 0 || height == 0 || picture.width() == 0 || picture.height() == 0 {

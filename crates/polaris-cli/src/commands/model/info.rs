@@ -69,7 +69,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     };
     if result.information.unsupported.is_empty() {
         let options = options(&mut session, arguments.choice.mode)?;
-        let model = polaris::graph::Session::new(&session.runtime, opened.model, &options)?;
+        let model = polaris::graph::Session::open(&session.runtime, path, &options)?;
         let types = closed_inputs(&model, &arguments.choice);
         let plan = types.and_then(|types| {
             let types: Vec<(&str, Type)> =

@@ -84,8 +84,9 @@ pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
         outputs: Vec::new(),
         classes,
     };
+    let mut taken = Vec::new();
     for (name, value) in &outputs {
-        result.outputs.push(describe(name, value, options)?);
+        result.outputs.push(describe(name, value, options, &mut taken)?);
     }
     match json {
         true => output::print_json("polaris.run/1", &result)?,
@@ -103,13 +104,14 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
         let tensor = inputs::read(&file.value, declared.and_then(|(_, ty)| ty))?;
         given.push((file.name.clone(), tensor));
     }
+    let mut shown = false;
     for (name, ty) in model.inputs() {
         if given.iter().any(|(other, _)| other == name) {
             continue;
         }
-        let image =
-            options.image.as_ref().filter(|_| !given.iter().any(|(_, tensor)| tensor.rank() == 4));
+        let image = options.image.as_ref().filter(|_| !shown && image::fits(ty));
         if let Some(path) = image {
+            shown = true;
             let ty = ty.map(|ty| match options.choice.dim.is_empty() {
                 true => ty.clone(),
                 false => closed(ty, &options.choice),
@@ -121,6 +123,12 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
             given.push((name.to_owned(), tensor));
         }
     }
+    if options.image.is_some() && !shown {
+        bail!(
+            "no input is left that takes an image, f32[N, 3, H, W]; the model takes {}",
+            model.inputs_in_words()
+        );
+    }
     if given.is_empty() && !model.inputs().is_empty() {
         bail!(
             "the model takes {}; give them with --input NAME=FILE.npy, or try --random-inputs",
@@ -130,7 +138,23 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
     Ok(given)
 }
 
-fn describe(name: &str, value: &Value, options: &Run) -> anyhow::Result<Output> {
+/// A file's name for an output, which no other has: names of values may hold separators of paths.
+fn file_name(name: &str, taken: &mut Vec<String>) -> String {
+    let allowed = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let plain: String = name.trim_start_matches('.').chars().take(100).map(allowed).collect();
+    let numbered = (1..).map(|number| format!("{plain}_{number}.npy"));
+    let mut names = std::iter::once(format!("{plain}.npy")).chain(numbered);
+    let free = names.find(|name| !taken.contains(name)).unwrap_or_default();
+    taken.push(free.clone());
+    free
+}
+
+fn describe(
+    name: &str,
+    value: &Value,
+    options: &Run,
+    taken: &mut Vec<String>,
+) -> anyhow::Result<Output> {
     let mut output = Output {
         name: name.to_owned(),
         r#type: value.ty().to_string(),
@@ -148,14 +172,14 @@ fn describe(name: &str, value: &Value, options: &Run) -> anyhow::Result<Output> 
         output.mean = Some(numbers.iter().sum::<f64>() / numbers.len() as f64);
     }
     if let Some(folder) = &options.output_dir {
-        // Names of values may hold separators of paths.
-        let plain: String = name
-            .chars()
-            .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' })
-            .collect();
-        let path = folder.join(format!("{}.npy", plain.trim_start_matches('.')));
-        write_atomically(&path, &inputs::npy(tensor)?)?;
-        output.file = Some(path);
+        match inputs::npy(tensor) {
+            Ok(bytes) => {
+                let path = folder.join(file_name(name, taken));
+                write_atomically(&path, &bytes)?;
+                output.file = Some(path);
+            }
+            Err(error) => eprintln!("note: the output `{name}` is not written: {error:#}"),
+        }
     }
     Ok(output)
 }
@@ -174,7 +198,8 @@ fn labels_of(model: &Model) -> Option<Vec<String>> {
 
 /// The five likeliest classes of the first example.
 fn likeliest(tensor: &Tensor, labels: Option<&[String]>) -> anyhow::Result<Vec<Class>> {
-    let row = tensor.shape().last().copied().unwrap_or(1);
+    // Classifiers may end in a pooling, with axes of one element behind the classes.
+    let row = tensor.elements() / tensor.shape().first().copied().unwrap_or(1).max(1);
     let mut numbers = tensor.to_f64()?;
     numbers.truncate(row);
     let sum: f64 = numbers.iter().sum();
