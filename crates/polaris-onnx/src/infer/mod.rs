@@ -1,7 +1,7 @@
 //! What is known of values before anything is computed: types, and shapes whose lengths may be names.
 //!
 //! A shape that is inferred as numbers is what the operator makes, for memory is reserved by it. What
-//! cannot be known stays open. One file for each family of operators; [`FAMILIES`] lists them.
+//! cannot be known stays open. One file for each family of operators; `FAMILIES` lists them.
 
 mod arithmetic;
 mod attend;

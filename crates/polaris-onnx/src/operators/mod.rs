@@ -1,7 +1,7 @@
 //! What each operator means: a function from values to values.
 //!
 //! An operator is computed in `f64`, or in integers of 128 bits, and rounded to its type at the end,
-//! whatever that type is. One folder or file for each family; [`FAMILIES`] lists them.
+//! whatever that type is. One folder or file for each family; `FAMILIES` lists them.
 
 mod attention;
 mod control;
