@@ -1,14 +1,15 @@
 //! Convolutions along one or two axes.
 
-use polaris_core::{DType, MAX_RANK, Shape};
+use polaris_core::{DType, Layout, MAX_RANK, Shape};
 use polaris_onnx::{Node, ValueId};
-use polaris_ops::conv::ConvolutionInputGradient;
+use polaris_ops::conv::{ConvolutionInputGradient, FusedConvolution};
+use polaris_ops::matmul::{Bias, MatMul};
 use polaris_ops::pad::Remap;
 use polaris_ops::{Convolution, PadMode};
 
 use super::{Lowering, array, input, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::plan::{Action, Builder, Operand, has_adjacent_channels, with_adjacent_channels};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[("Conv", conv), ("ConvTranspose", conv_transpose)];
 
@@ -163,6 +164,55 @@ impl Sliding {
         Convolution { stride, padding, dilation, groups: self.groups }
     }
 
+    /// The instruction with a packed weight, which makes adjacent channels; `false` if there is no
+    /// such form.
+    fn emit_packed(
+        &self,
+        b: &mut Builder<'_>,
+        problem: Convolution,
+        image: Operand,
+    ) -> Result<bool> {
+        // Kernels of one element: positions by channels times the weight.
+        let is_product = problem.groups == 1
+            && problem.stride == [1, 1]
+            && problem.padding == [0, 0]
+            && has_adjacent_channels(&image.layout);
+        let matrix = if is_product { b.packed_matrix(self.weight, true)? } else { None };
+        let layout = with_adjacent_channels(&self.made_shape);
+        let output = |b: &mut Builder<'_>| b.new_array(self.dtype, self.made_shape);
+        let output = if let Some(matrix) = matrix {
+            let [channels, made] = [self.shape[1], self.made_shape[1]];
+            let positions = self.shape.elements() / channels.max(1);
+            let flat = |operand: Operand, channels: usize| -> Result<Operand> {
+                let layout = Layout::contiguous(Shape::new(&[positions, channels])?);
+                Ok(Operand { layout, ..operand })
+            };
+            let mut product = MatMul::default();
+            product.epilogue.bias = self.bias.map(|_| Bias::PerColumn);
+            let operands = self.with_bias(b, flat(image, channels)?)?;
+            let output = output(b);
+            b.emit(Action::PackedMatMul(product, matrix), &operands, flat(output, made)?);
+            output
+        } else if let Some(weight) = b.packed_weight(self.weight, &problem)? {
+            let operands = self.with_bias(b, image)?;
+            let output = output(b);
+            let op = FusedConvolution::plain(problem, self.bias.is_some());
+            let action = Action::PackedConvolution(op, weight);
+            b.emit(action, &operands, Operand { layout, ..output });
+            output
+        } else {
+            return Ok(false);
+        };
+        b.set(Some(self.made), Operand { layout, ..output });
+        Ok(true)
+    }
+
+    /// An operand and the bias after it.
+    fn with_bias(&self, b: &mut Builder<'_>, first: Operand) -> Result<Vec<Operand>> {
+        let bias = self.bias.map(|id| b.operand(id)).transpose()?;
+        Ok([first].into_iter().chain(bias).collect())
+    }
+
     /// The instruction, for an image that may have been padded.
     fn emit(&self, b: &mut Builder<'_>, action: Action, image: Operand) -> Result<()> {
         let mut operands = vec![image, b.operand(self.weight)?];
@@ -187,7 +237,11 @@ fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         image = padded(b, image, &sliding.pads, 0.0)?;
         [0, 0]
     };
-    sliding.emit(b, Action::Convolution(sliding.problem(padding)), image)?;
+    let problem = sliding.problem(padding);
+    if sliding.dtype == DType::F32 && sliding.emit_packed(b, problem, image)? {
+        return Ok(true);
+    }
+    sliding.emit(b, Action::Convolution(problem), image)?;
     Ok(true)
 }
 

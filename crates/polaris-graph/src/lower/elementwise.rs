@@ -75,7 +75,7 @@ fn function(b: &mut Builder<'_>, node: &Node, function: impl Into<Function>) -> 
         operands.push(b.operand(*id)?);
     }
     let action = Action::Elementwise(Elementwise { function });
-    let operand = b.compute(action, &operands, out_dtype, shape);
+    let operand = b.compute_elements(action, &operands, out_dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }
@@ -95,7 +95,7 @@ fn chain(b: &mut Builder<'_>, node: &Node, function: Binary) -> Result<bool> {
     for (id, ..) in &arrays[1..] {
         let next = b.operand(*id)?;
         let action = Action::Elementwise(Elementwise { function: function.into() });
-        total = b.compute(action, &[total, next], dtype, shape);
+        total = b.compute_elements(action, &[total, next], dtype, shape)?;
     }
     b.set(Some(made), total);
     Ok(true)
@@ -112,7 +112,7 @@ fn cast(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     }
     let mut operand = b.operand(id)?;
     if from != dtype {
-        operand = b.compute(Action::Copy(Copy), &[operand], dtype, shape);
+        operand = b.compute_elements(Action::Copy(Copy), &[operand], dtype, shape)?;
     }
     b.set(Some(made), operand);
     Ok(true)

@@ -60,7 +60,7 @@ fn of_many(
     for (id, ..) in &arrays {
         operands.push(b.operand(*id)?);
     }
-    let operand = b.compute(Action::Fused(expression), &operands, dtype, shape);
+    let operand = b.compute_elements(Action::Fused(expression), &operands, dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }
@@ -126,7 +126,10 @@ fn thresholded_relu(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
 
 fn swish(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let alpha = number(node, "alpha", 1.0)?;
-    of_one(b, node, |x| x * (x * alpha).unary(Unary::Sigmoid))
+    of_one(b, node, |x| match alpha {
+        1.0 => x.unary(Unary::Silu),
+        _ => x * (x * alpha).unary(Unary::Sigmoid),
+    })
 }
 
 fn prelu(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
@@ -156,5 +159,8 @@ fn clip(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let high = limit(b, 2, "max", f64::INFINITY)?;
     let (Some(low), Some(high)) = (low, high) else { return Ok(false) };
     // Where the limits cross, the upper one counts.
-    of_one(b, node, |x| x.binary(Binary::Maximum, low).binary(Binary::Minimum, high))
+    of_one(b, node, |x| match low <= high {
+        true => x.ternary(Ternary::Clamp, low, high),
+        false => x.binary(Binary::Maximum, low).binary(Binary::Minimum, high),
+    })
 }

@@ -184,7 +184,7 @@ fn in_groups(b: &mut Builder<'_>, node: &Node, groups: usize) -> Result<bool> {
         operands.push(b.reshaped(operand, channels)?);
     }
     let action = Action::Elementwise(Elementwise { function: Ternary::MulAdd.into() });
-    let operand = b.compute(action, &operands, dtype, shape);
+    let operand = b.compute_elements(action, &operands, dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }

@@ -7,7 +7,7 @@ use polaris_ops::{Pool, Pooling, Reduction, Window, Windows};
 use super::convolution::{is_worth_padding, padded, pads, per_axis};
 use super::{Lowering, array, result, wants_more};
 use crate::Result;
-use crate::plan::{Action, Builder};
+use crate::plan::{Action, Builder, Operand, has_adjacent_channels};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("AveragePool", average_pool),
@@ -83,9 +83,26 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
         return Ok(false);
     }
     let action = Action::Pool(Pool { pooling, windows });
-    let operand = b.compute(action, &[operand], dtype, made_shape);
-    b.set(Some(made), operand);
+    let pooled = b.new_array_like(&operand, dtype, made_shape);
+    b.emit(action, &[operand], pooled);
+    b.set(Some(made), pooled);
     Ok(true)
+}
+
+/// Where channels are adjacent and all other axes of an image are reduced, the same as an array with the
+/// channels last: loops over it go along memory.
+pub fn spatial_in_memory_order(
+    operand: Operand,
+    axes: Vec<usize>,
+) -> Result<(Operand, Vec<usize>)> {
+    let rank = operand.layout.shape().rank();
+    let spatial = axes.iter().copied().eq(2..rank);
+    if !spatial || !has_adjacent_channels(&operand.layout) {
+        return Ok((operand, axes));
+    }
+    let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
+    let layout = operand.layout.permute(&order)?;
+    Ok((Operand { layout, ..operand }, (1..rank - 1).collect()))
 }
 
 /// A reduction of all but the first two axes.
@@ -100,8 +117,9 @@ fn global(b: &mut Builder<'_>, node: &Node, reduction: Reduction) -> Result<bool
     }
     let axes: Vec<usize> = (2..shape.rank()).collect();
     let reduced = shape.reduce("pool", &axes, false)?;
-    let operand = b.operand(id)?;
-    let action = Action::Reduce(Reduce { reduction, axes: shape.axis_mask("pool", &axes)? });
+    let (operand, axes) = spatial_in_memory_order(b.operand(id)?, axes)?;
+    let axes = operand.layout.shape().axis_mask("pool", &axes)?;
+    let action = Action::Reduce(Reduce { reduction, axes });
     let operand = b.compute(action, &[operand], dtype, reduced);
     let operand = b.reshaped(operand, made_shape)?;
     b.set(Some(made), operand);

@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use polaris_core::{DType, Shape};
-use polaris_onnx::Node;
+use polaris_onnx::{Node, ValueId};
 use polaris_ops::MatMul;
 
 use super::{Lowering, array, input, result, wants_more};
@@ -22,7 +22,11 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     {
         return Ok(false);
     }
-    let (mut x, mut y) = (b.operand(left)?, b.operand(right)?);
+    let mut x = b.operand(left)?;
+    if a.rank() >= 2 && packed_product(b, x, right, made, shape)? {
+        return Ok(true);
+    }
+    let mut y = b.operand(right)?;
     if a.rank() == 1 {
         x = b.reshaped(x, Shape::new(&[1, a[0]])?)?;
     }
@@ -33,12 +37,37 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     Ok(true)
 }
 
+/// A product whose second factor is a constant, on the CPU: packed, and all rows of the first factor
+/// together.
+fn packed_product(
+    b: &mut Builder<'_>,
+    x: Operand,
+    right: ValueId,
+    made: ValueId,
+    shape: Shape,
+) -> Result<bool> {
+    let dims = x.layout.shape().to_vec();
+    let Some((&k, rows)) = dims.split_last() else { return Ok(false) };
+    if x.dtype != DType::F32 || rows.is_empty() || k == 0 {
+        return Ok(false);
+    }
+    let Some(matrix) = b.packed_matrix(right, false)? else { return Ok(false) };
+    let n = matrix.shape()[1];
+    let x = b.reshaped(x, Shape::new(&[rows.iter().product(), k])?)?;
+    let flat = Shape::new(&[x.layout.shape()[0], n])?;
+    let action = Action::PackedMatMul(MatMul::default(), matrix);
+    let operand = b.compute(action, &[x], DType::F32, flat);
+    let operand = b.reshaped(operand, shape)?;
+    b.set(Some(made), operand);
+    Ok(true)
+}
+
 /// A product with a batch of matrices on the left and one on the right is one tall product.
 fn product(
     b: &mut Builder<'_>,
     mut x: Operand,
     y: Operand,
-    made: polaris_onnx::ValueId,
+    made: ValueId,
     dtype: DType,
     shape: Shape,
 ) -> Result<()> {
@@ -87,7 +116,14 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         let layout = if turned { operand.layout.permute(&[1, 0])? } else { operand.layout };
         Ok(Operand { layout, ..operand })
     };
-    let mut operands = vec![side(b, left, "transA")?, side(b, right, "transB")?];
+    let mut operands = vec![side(b, left, "transA")?];
+    let matrix = match dtype {
+        DType::F32 => b.packed_matrix(right, node.attributes.flag("transB", false)?)?,
+        _ => None,
+    };
+    if matrix.is_none() {
+        operands.push(side(b, right, "transB")?);
+    }
     let mut problem =
         MatMul { alpha: f64::from(node.attributes.float_or("alpha", 1.0)?), ..MatMul::default() };
     if let Some(id) = added {
@@ -106,7 +142,11 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
             }
         }
     }
-    let operand = b.compute(Action::MatMul(problem), &operands, dtype, shape);
+    let action = match matrix {
+        Some(matrix) => Action::PackedMatMul(problem, matrix),
+        None => Action::MatMul(problem),
+    };
+    let operand = b.compute(action, &operands, dtype, shape);
     b.set(Some(made), operand);
     Ok(true)
 }

@@ -10,6 +10,7 @@ use polaris_ops::scan::CumSum;
 use polaris_ops::sort::ArgSort;
 use polaris_ops::{Reduction, Unary};
 
+use super::pooling::spatial_in_memory_order;
 use super::{Lowering, array, axis, constant_ints, input, output, result};
 use crate::Result;
 use crate::plan::{Action, Builder, Operand};
@@ -78,10 +79,11 @@ fn reduce(
         operand = unary(b, function, operand);
     }
     if !axes.is_empty() {
-        let mask = shape.axis_mask("reduce", &axes)?;
+        let (turned, turned_axes) = spatial_in_memory_order(operand, axes.clone())?;
+        let mask = turned.layout.shape().axis_mask("reduce", &turned_axes)?;
         let reduced = shape.reduce("reduce", &axes, false)?;
         let action = Action::Reduce(Reduce { reduction, axes: mask });
-        operand = b.compute(action, &[operand], reduction.output_dtype(dtype), reduced);
+        operand = b.compute(action, &[turned], reduction.output_dtype(dtype), reduced);
         if operand.dtype != dtype {
             operand = b.compute(Action::Copy(Copy), &[operand], dtype, reduced);
         }

@@ -162,10 +162,14 @@ fn concat(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     if total != shape[along] {
         return Ok(false);
     }
-    let whole = b.new_array(dtype, shape);
+    let operands =
+        arrays.iter().map(|(id, ..)| b.operand(*id)).collect::<Result<Vec<Operand>>>()?;
+    let whole = match operands.first() {
+        Some(first) => b.new_array_like(first, dtype, shape),
+        None => b.new_array(dtype, shape),
+    };
     let mut start = 0;
-    for (id, _, part) in arrays {
-        let operand = b.operand(id)?;
+    for ((_, _, part), operand) in arrays.iter().zip(operands) {
         let layout = whole.layout.slice(along, start..start + part[along], 1)?;
         b.emit(Action::Copy(Copy), &[operand], Operand { layout, ..whole });
         start += part[along];

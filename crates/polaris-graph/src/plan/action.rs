@@ -1,10 +1,13 @@
 //! What an instruction computes on a device.
 
+use std::sync::Arc;
+
 use polaris_ops::batch_norm::BatchNorm;
-use polaris_ops::conv::ConvolutionInputGradient;
+use polaris_ops::conv::{ConvolutionInputGradient, FusedConvolution, PackedConvolution};
 use polaris_ops::copy::Copy;
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fill::Fill;
+use polaris_ops::matmul::PackedMatrix;
 use polaris_ops::pad::Remap;
 use polaris_ops::reduce::Reduce;
 use polaris_ops::scan::CumSum;
@@ -30,6 +33,10 @@ pub enum Action {
     Lookup(Lookup),
     MatMul(MatMul),
     Norm(Norm),
+    /// On the CPU, with a weight that was made ready when the plan was.
+    PackedConvolution(FusedConvolution, Arc<PackedConvolution>),
+    /// The same for the second factor of a product.
+    PackedMatMul(MatMul, Arc<PackedMatrix>),
     Pool(Pool),
     Reduce(Reduce),
     /// Padding and flips.
@@ -39,9 +46,9 @@ pub enum Action {
     TransposedConvolution(ConvolutionInputGradient),
 }
 
-/// Does the same with the operation of every kind.
+/// Does the same with the operation of every kind, but for those whose operands were packed.
 macro_rules! with_operation {
-    ($action:expr, $op:ident => $body:expr) => {
+    ($action:expr, $op:ident => $body:expr, packed => $packed:expr) => {
         match $action {
             Action::ArgSort($op) => $body,
             Action::Attention($op) => $body,
@@ -61,6 +68,7 @@ macro_rules! with_operation {
             Action::Scatter($op) => $body,
             Action::Softmax($op) => $body,
             Action::TransposedConvolution($op) => $body,
+            Action::PackedConvolution(..) | Action::PackedMatMul(..) => $packed,
         }
     };
 }
@@ -69,7 +77,11 @@ impl Action {
     /// Its name in a plan.
     pub fn name(&self) -> &'static str {
         use polaris_ops::Operation;
-        with_operation!(self, op => op.name())
+        let packed = || match self {
+            Self::PackedConvolution(..) => "packed_convolution",
+            _ => "packed_matmul",
+        };
+        with_operation!(self, op => op.name(), packed => packed())
     }
 
     /// Computes.
@@ -77,14 +89,26 @@ impl Action {
     /// # Errors
     /// If the arrays do not fit together, or the device fails.
     pub fn run(&self, inputs: &[&Array], output: &Array) -> polaris_ops::Result<()> {
-        with_operation!(self, op => polaris_ops::run(op, inputs, output))
+        match self {
+            Self::PackedConvolution(op, weight) => weight.run(op, inputs, output),
+            Self::PackedMatMul(op, matrix) => op.run_packed(inputs, matrix, output),
+            other => with_operation!(
+                other,
+                op => polaris_ops::run(op, inputs, output),
+                packed => unreachable!("packed operations should have run above")
+            ),
+        }
     }
 
     /// Whether an OpenCL device has a kernel for it. A device without one would send the arrays to the
     /// CPU and back.
     pub fn has_kernel(&self, inputs: &[&Array], output: &Array) -> bool {
         output.elements() == 0
-            || with_operation!(self, op => !polaris_ops::usable_kernels(op, inputs, output).is_empty())
+            || with_operation!(
+                self,
+                op => !polaris_ops::usable_kernels(op, inputs, output).is_empty(),
+                packed => false
+            )
     }
 
     /// Whether the result may lie where an operand of the same layout lies.

@@ -8,8 +8,12 @@ use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::infer::{Fact, infer_node};
 use polaris_onnx::operators::{NoScope, RANDOM};
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
+use polaris_ops::Convolution;
+use polaris_ops::conv::PackedConvolution;
 use polaris_ops::copy::Copy;
+use polaris_ops::matmul::PackedMatrix;
 
+use super::fuse::fuse;
 use super::memory::{place, share_in_place};
 use super::{
     Action, Home, HostInput, HostOutput, Instruction, Operand, Plan, PlanInput, PlanOutput, Rest,
@@ -289,6 +293,7 @@ impl<'a> Builder<'a> {
         for &id in &wanted {
             outputs.push((id, self.plan_output(id)?));
         }
+        fuse(&mut self.instructions, &self.slots, &inputs, &outputs);
         share_in_place(&mut self.instructions, &self.slots, &inputs, &mut outputs);
         let arenas = place(
             &self.instructions,
@@ -414,10 +419,92 @@ impl<'a> Builder<'a> {
         Ok(self.constant_slot("constant", self.side, array))
     }
 
+    /// Whether the node is computed on the CPU.
+    pub fn is_on_cpu(&self) -> bool {
+        self.side == Side::Cpu
+    }
+
+    /// A constant matrix, possibly turned, packed as the second factor of products on the CPU. `None`
+    /// if the value is no such constant, or the node's side is another.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn packed_matrix(&self, id: ValueId, turned: bool) -> Result<Option<Arc<PackedMatrix>>> {
+        match self.shared_constant(id) {
+            Some(tensor) if is_matrix(tensor.shape()) => {
+                self.request.arrays.matrix(id, tensor, turned).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The constant weight of a convolution, packed for the CPU, if there is such a form.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn packed_weight(
+        &self,
+        id: ValueId,
+        problem: &Convolution,
+    ) -> Result<Option<Arc<PackedConvolution>>> {
+        match self.shared_constant(id) {
+            Some(tensor) => self.request.arrays.weight(id, tensor, problem),
+            None => Ok(None),
+        }
+    }
+
+    /// A constant of the graph that can be packed for the CPU.
+    fn shared_constant(&self, id: ValueId) -> Option<&Tensor> {
+        let shared = self.request.graph.value(id).constant.is_some();
+        let fits = |tensor: &&Tensor| tensor.element() == ElementType::F32 && tensor.elements() > 0;
+        self.constant(id).filter(|_| shared && self.is_on_cpu()).filter(fits)
+    }
+
     /// Memory for a result of the node that is being lowered, densely.
     pub fn new_array(&mut self, dtype: DType, shape: Shape) -> Operand {
         let name = self.request.graph.nodes[self.node].path.clone();
         self.slot_for(&name, self.side, dtype, shape)
+    }
+
+    /// Memory for a result of an operation on single elements, or one that leaves channels apart, of an
+    /// operand: adjacent channels stay so.
+    pub fn new_array_like(&mut self, operand: &Operand, dtype: DType, shape: Shape) -> Operand {
+        let array = self.new_array(dtype, shape);
+        match has_adjacent_channels(&operand.layout)
+            && shape.rank() == operand.layout.shape().rank()
+        {
+            true => Operand { layout: with_adjacent_channels(&shape), ..array },
+            false => array,
+        }
+    }
+
+    /// An operation on single elements into a new array. Where the first operand of the result's shape
+    /// has adjacent channels, so has the result, and all are looked at in the order of memory.
+    ///
+    /// # Errors
+    /// If an operand cannot be repeated to the shape.
+    pub fn compute_elements(
+        &mut self,
+        action: Action,
+        operands: &[Operand],
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Operand> {
+        let whole = operands.iter().find(|operand| *operand.layout.shape() == shape);
+        if !whole.is_some_and(|operand| has_adjacent_channels(&operand.layout)) {
+            return Ok(self.compute(action, operands, dtype, shape));
+        }
+        let rank = shape.rank();
+        let in_memory: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
+        let turned = (operands.iter())
+            .map(|operand| {
+                let layout = operand.layout.broadcast_to("elementwise", &shape)?;
+                Ok(Operand { layout: layout.permute(&in_memory)?, ..*operand })
+            })
+            .collect::<Result<Vec<Operand>>>()?;
+        let turned_shape = *turned[0].layout.shape();
+        let result = self.compute(action, &turned, dtype, turned_shape);
+        Ok(Operand { layout: with_adjacent_channels(&shape), ..result })
     }
 
     fn slot_for(&mut self, name: &str, side: Side, dtype: DType, shape: Shape) -> Operand {
@@ -488,6 +575,33 @@ impl<'a> Builder<'a> {
     fn push(&mut self, step: Step, side: Side) {
         self.instructions.push(Instruction { step, side, node: self.node });
     }
+}
+
+/// Whether all axes but the first two have one element.
+fn is_matrix(shape: &[usize]) -> bool {
+    shape.len() >= 2 && shape[2..].iter().all(|&length| length == 1)
+}
+
+/// Whether the channels of dense images are adjacent in memory, and nothing else is. Images are
+/// `[N, C, ...]`.
+pub(crate) fn has_adjacent_channels(layout: &Layout) -> bool {
+    let shape = layout.shape();
+    let expected = || with_adjacent_channels(shape);
+    (3..=4).contains(&shape.rank())
+        && layout.offset() == 0
+        && !layout.is_contiguous()
+        && layout.strides() == expected().strides()
+}
+
+/// Dense images whose channels are adjacent.
+pub(crate) fn with_adjacent_channels(shape: &Shape) -> Layout {
+    let rank = shape.rank();
+    let mut order: Vec<usize> = shape.to_vec();
+    let channels = order.remove(1);
+    order.push(channels);
+    let in_memory = Shape::new(&order).expect("a shape in another order should be one");
+    let back: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    Layout::contiguous(in_memory).permute(&back).expect("all axes should be there once")
 }
 
 /// The type of an array's elements, if devices have it.

@@ -1,7 +1,7 @@
 //! Where slots lie in an arena: those that are not needed at the same time may share memory.
 
+use super::Side;
 use super::{Home, Instruction, Operand, PlanInput, PlanOutput, Slot, Step};
-use super::{HostInput, HostOutput, Side};
 
 /// Every slot begins at a multiple of this: a cache line, and what OpenCL promises for views.
 const ALIGNMENT: usize = 256;
@@ -57,28 +57,7 @@ pub fn share_in_place(
     }
     let place = |operand: &mut Operand| operand.slot.0 = moved[operand.slot.0];
     for instruction in instructions {
-        match &mut instruction.step {
-            Step::Device { inputs, output, .. } => {
-                inputs.iter_mut().for_each(place);
-                place(output);
-            }
-            Step::Transfer { input, output } => {
-                place(input);
-                place(output);
-            }
-            Step::Host { inputs, captured, outputs } => {
-                for input in inputs.iter_mut().flatten().chain(captured) {
-                    if let HostInput::Array(operand, _) = input {
-                        place(operand);
-                    }
-                }
-                for output in outputs {
-                    if let HostOutput::Array(operand) = output {
-                        place(operand);
-                    }
-                }
-            }
-        }
+        instruction.step.for_operands_mut(place);
     }
     for (_, output) in outputs {
         if let PlanOutput::Array(operand, _) = output {
@@ -181,28 +160,7 @@ pub fn lives(
         }
     }
     for (at, instruction) in instructions.iter().enumerate() {
-        match &instruction.step {
-            Step::Device { inputs, output, .. } => {
-                inputs.iter().for_each(|operand| touch(operand, at));
-                touch(output, at);
-            }
-            Step::Transfer { input, output } => {
-                touch(input, at);
-                touch(output, at);
-            }
-            Step::Host { inputs, captured, outputs } => {
-                for input in inputs.iter().flatten().chain(captured) {
-                    if let HostInput::Array(operand, _) = input {
-                        touch(operand, at);
-                    }
-                }
-                for output in outputs {
-                    if let HostOutput::Array(operand) = output {
-                        touch(operand, at);
-                    }
-                }
-            }
-        }
+        instruction.step.for_operands(|operand| touch(operand, at));
     }
     for (_, output) in outputs {
         if let PlanOutput::Array(operand, _) = output {

@@ -2,6 +2,7 @@
 
 mod action;
 mod builder;
+mod fuse;
 mod memory;
 mod text;
 
@@ -13,7 +14,9 @@ use polaris_onnx::{Type, Value, ValueId};
 use polaris_ops::Array;
 
 pub use action::Action;
-pub(crate) use builder::{Builder, Request, dtype_of, element_of};
+pub(crate) use builder::{
+    Builder, Request, dtype_of, element_of, has_adjacent_channels, with_adjacent_channels,
+};
 pub use memory::Life;
 
 pub use text::{PlanText, Row};
@@ -148,6 +151,60 @@ pub enum Step {
         /// Where its results go.
         outputs: Vec<HostOutput>,
     },
+}
+
+impl Step {
+    /// Does something with every array, inputs first.
+    pub fn for_operands(&self, mut each: impl FnMut(&Operand)) {
+        match self {
+            Self::Device { inputs, output, .. } => {
+                inputs.iter().for_each(&mut each);
+                each(output);
+            }
+            Self::Transfer { input, output } => {
+                each(input);
+                each(output);
+            }
+            Self::Host { inputs, captured, outputs } => {
+                for input in inputs.iter().flatten().chain(captured) {
+                    if let HostInput::Array(operand, _) = input {
+                        each(operand);
+                    }
+                }
+                for output in outputs {
+                    if let HostOutput::Array(operand) = output {
+                        each(operand);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same, to change them.
+    pub fn for_operands_mut(&mut self, mut each: impl FnMut(&mut Operand)) {
+        match self {
+            Self::Device { inputs, output, .. } => {
+                inputs.iter_mut().for_each(&mut each);
+                each(output);
+            }
+            Self::Transfer { input, output } => {
+                each(input);
+                each(output);
+            }
+            Self::Host { inputs, captured, outputs } => {
+                for input in inputs.iter_mut().flatten().chain(captured) {
+                    if let HostInput::Array(operand, _) = input {
+                        each(operand);
+                    }
+                }
+                for output in outputs {
+                    if let HostOutput::Array(operand) = output {
+                        each(operand);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A step with its place.

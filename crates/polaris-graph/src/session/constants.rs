@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polaris_core::Shape;
 use polaris_onnx::{Tensor, ValueId};
-use polaris_ops::Array;
+use polaris_ops::conv::PackedConvolution;
+use polaris_ops::matmul::PackedMatrix;
+use polaris_ops::{Array, Convolution};
 
 use super::runner::Engine;
 use crate::Result;
@@ -16,11 +18,18 @@ use crate::plan::{Side, dtype_of};
 pub(crate) struct Constants {
     engine: Arc<Engine>,
     arrays: Mutex<HashMap<(ValueId, Side), Array>>,
+    matrices: Mutex<HashMap<(ValueId, bool), Arc<PackedMatrix>>>,
+    weights: Mutex<HashMap<ValueId, Arc<PackedConvolution>>>,
 }
 
 impl Constants {
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, arrays: Mutex::default() }
+        Self {
+            engine,
+            arrays: Mutex::default(),
+            matrices: Mutex::default(),
+            weights: Mutex::default(),
+        }
     }
 
     /// The array of a constant; of a shared one always the same.
@@ -35,6 +44,40 @@ impl Constants {
         let array = self.upload(tensor, side)?;
         arrays.insert((id, side), array.clone());
         Ok(array)
+    }
+
+    /// A matrix (all axes but the first two have one element), possibly turned, as the second factor of products on the CPU. It is packed from a copy
+    /// that nobody keeps.
+    pub fn matrix(&self, id: ValueId, tensor: &Tensor, turned: bool) -> Result<Arc<PackedMatrix>> {
+        let mut matrices = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(matrix) = matrices.get(&(id, turned)) {
+            return Ok(Arc::clone(matrix));
+        }
+        let array = self.upload(&tensor.reshaped(&tensor.shape()[..2])?, Side::Cpu)?;
+        let array = if turned { array.permute(&[1, 0])? } else { array };
+        let matrix = Arc::new(PackedMatrix::new(array.dtype(), &array)?);
+        matrices.insert((id, turned), Arc::clone(&matrix));
+        Ok(matrix)
+    }
+
+    /// The weight of a convolution on the CPU, if there is a packed form of it.
+    pub fn weight(
+        &self,
+        id: ValueId,
+        tensor: &Tensor,
+        problem: &Convolution,
+    ) -> Result<Option<Arc<PackedConvolution>>> {
+        let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(weight) = weights.get(&id) {
+            return Ok(Some(Arc::clone(weight)));
+        }
+        let array = self.upload(tensor, Side::Cpu)?;
+        if !PackedConvolution::exists_for(problem, &array) {
+            return Ok(None);
+        }
+        let weight = Arc::new(PackedConvolution::new(problem, &array)?);
+        weights.insert(id, Arc::clone(&weight));
+        Ok(Some(weight))
     }
 
     /// A new array of a tensor's elements.

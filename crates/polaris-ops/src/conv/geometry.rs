@@ -234,7 +234,7 @@ impl Gather {
 }
 
 /// Strides with a row for images that have none.
-fn strides(array: &Array) -> [usize; 4] {
+pub(super) fn strides(array: &Array) -> [usize; 4] {
     match array.layout().strides() {
         [first, second, column] => [*first, *second, 0, *column],
         [first, second, row, column] => [*first, *second, *row, *column],

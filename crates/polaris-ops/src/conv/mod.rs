@@ -6,20 +6,26 @@
 
 mod axis;
 mod cpu;
+mod fused;
 mod geometry;
 mod opencl;
 mod opencl_launch;
 mod opencl_program;
 mod operations;
+mod packed;
+#[cfg(test)]
+mod packed_tests;
 mod problem;
 mod product;
 mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use fused::FusedConvolution;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use operations::{ConvolutionInputGradient, ConvolutionWeightGradient};
+pub use packed::PackedConvolution;
 pub use problem::Convolution;
 
 use polaris_core::Shape;

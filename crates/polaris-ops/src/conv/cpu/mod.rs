@@ -12,6 +12,7 @@ mod gather;
 mod gather_plan;
 mod in_place;
 mod in_place_weight;
+pub(super) mod packed;
 mod pieces;
 mod runs;
 mod weight;

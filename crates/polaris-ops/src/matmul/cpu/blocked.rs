@@ -200,7 +200,7 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
     unsafe fn block(&self, right: &Right, block: &Block<P, S>) {
         let layout = &right.layout;
         let Place { rows, column: first_column, columns, .. } = block.place;
-        let mut tile = block.finishes.then(|| Tile([S::default(); MAX_TILE]));
+        let mut tile = block.finishes.then(|| Tile::default());
         let stay = self.plan.resident_columns;
         for part in (0..columns).step_by(stay) {
             for row in (0..rows).step_by(block.panel_rows) {
@@ -299,4 +299,10 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
 
 /// Aligned so that no vector of a tile crosses a cache line.
 #[repr(align(64))]
-struct Tile<S>([S; MAX_TILE]);
+pub(crate) struct Tile<S>(pub [S; MAX_TILE]);
+
+impl<S: Sum> Default for Tile<S> {
+    fn default() -> Self {
+        Self([S::default(); MAX_TILE])
+    }
+}

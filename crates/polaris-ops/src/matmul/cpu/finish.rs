@@ -18,11 +18,13 @@ use crate::matmul::problem::Activation;
 const MAX_ROWS: usize = 16;
 /// Elements that are finished at a time: a tile's row, so that the chains of long functions overlap.
 const CHUNK: usize = MAX_COLUMNS;
+/// Elements at a time at the end of a row.
+const HALF: usize = CHUNK / 2;
 /// From one row of a tile to the next.
-pub(super) const TILE_STRIDE: usize = MAX_COLUMNS;
+pub(crate) const TILE_STRIDE: usize = MAX_COLUMNS;
 
 /// What products are summed in.
-pub(super) trait Sum: Copy + Default + Send + Sync + 'static {
+pub(crate) trait Sum: Copy + Default + Send + Sync + 'static {
     /// What the rest is computed in.
     type Real: Real;
     const DTYPE: DType;
@@ -62,7 +64,7 @@ impl Sum for i32 {
 
 /// Where a tile lies in the result.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub row: usize,
     pub rows: usize,
     pub column: usize,
@@ -74,7 +76,7 @@ pub(super) struct Place {
 ///
 /// # Safety
 /// The product's memory must be registered, and the tile's place be this thread's alone.
-pub(super) unsafe fn store<S: Sum>(level: SimdLevel, product: &Product, sums: &[S], place: Place) {
+pub(crate) unsafe fn store<S: Sum>(level: SimdLevel, product: &Product, sums: &[S], place: Place) {
     let finish = match product.finish.activation {
         Activation::Identity => finish_tile::<S, Same>,
         Activation::Relu => finish_tile::<S, Relu>,
@@ -96,72 +98,70 @@ impl<S: Sum, F: Apply<S::Real>> Activate<S> for F {}
 multiversion! {
     /// Must only be called by `store`, whose caller vouches for the memory.
     fn finish_tile<S: Sum, F: Activate<S>>(product: &Product, sums: &[S], place: Place) {
-        let finish = &product.finish;
-        let of = |value: f64| <S::Real as Real>::of(value);
-        let (low, high) = match finish.activation {
-            Activation::Clamp { low, high } => (of(low), of(high)),
-            _ => (of(0.0), of(0.0)),
-        };
-        let has_factors =
-            finish.alpha != 1.0 || finish.row_scales.is_some() || finish.column_scales.is_some();
-        let has_offsets = finish.row_bias.is_some() || finish.column_bias.is_some();
-        let (alpha, beta, scale) = (of(finish.alpha), of(finish.beta), of(finish.scale));
-        let row_scales: [S::Real; MAX_ROWS] =
-            vector(&finish.row_scales, place.row, place.rows, of(1.0));
-        let row_bias: [S::Real; MAX_ROWS] =
-            vector(&finish.row_bias, place.row, place.rows, of(0.0));
-        for first in (0..place.columns).step_by(CHUNK) {
-            let count = CHUNK.min(place.columns - first);
-            let column = place.column + first;
-            let scales: [S::Real; CHUNK] = vector(&finish.column_scales, column, count, of(1.0));
-            let bias: [S::Real; CHUNK] = vector(&finish.column_bias, column, count, of(0.0));
-            // The most frequent case by itself, without a question for each row.
-            let only_bias = !has_factors
-                && finish.row_bias.is_none()
-                && finish.c.is_none()
-                && finish.residual.is_none()
-                && finish.scale == 1.0;
-            if only_bias && count == CHUNK && product.out.row(place.row, column).is_direct::<S::Real>() {
-                for row in 0..place.rows {
-                    let sums = &sums[row * TILE_STRIDE + first..][..CHUNK];
-                    let out = product.out.at(place.row + row, column).cast::<[S::Real; CHUNK]>();
-                    // SAFETY: as for `write`.
-                    let out = unsafe { &mut *out };
-                    for i in 0..CHUNK {
-                        out[i] = F::apply(sums[i].real() + bias[i], low, high);
-                    }
-                }
-                continue;
-            }
-            for row in 0..place.rows {
-                let sums = &sums[row * TILE_STRIDE + first..][..CHUNK];
-                let mut x: [S::Real; CHUNK] = std::array::from_fn(|i| sums[i].real());
-                if has_factors {
-                    let factor = alpha * row_scales[row];
-                    x = std::array::from_fn(|i| x[i] * factor * scales[i]);
-                }
-                if let Some(c) = &finish.c {
-                    let c = chunk::<S::Real>(c, place.row + row, column, count);
-                    x = std::array::from_fn(|i| x[i] + c[i] * beta);
-                }
-                if has_offsets {
-                    let offset = row_bias[row];
-                    x = std::array::from_fn(|i| x[i] + (offset + bias[i]));
-                }
-                // A loop, which becomes vectors also where the function is long.
-                for x in &mut x {
-                    *x = F::apply(*x, low, high);
-                }
-                if finish.scale != 1.0 {
-                    x = std::array::from_fn(|i| x[i] * scale);
-                }
-                if let Some(residual) = &finish.residual {
-                    let residual = chunk::<S::Real>(residual, place.row + row, column, count);
-                    x = std::array::from_fn(|i| x[i] + residual[i]);
-                }
-                write(&product.out, place.row + row, column, count, &x);
+        // Whole rows of a tile, so that the chains of long functions overlap; then what is left.
+        let mut first = 0;
+        while first < place.columns {
+            let rest = place.columns - first;
+            if rest >= CHUNK {
+                finish_columns::<S, F, CHUNK>(product, sums, place, first, CHUNK);
+                first += CHUNK;
+            } else {
+                finish_columns::<S, F, HALF>(product, sums, place, first, rest.min(HALF));
+                first += HALF;
             }
         }
+    }
+}
+
+/// Finishes `count` columns, at most `N`, of a tile.
+#[inline(always)]
+fn finish_columns<S: Sum, F: Activate<S>, const N: usize>(
+    product: &Product,
+    sums: &[S],
+    place: Place,
+    first: usize,
+    count: usize,
+) {
+    let finish = &product.finish;
+    let of = |value: f64| <S::Real as Real>::of(value);
+    let (low, high) = match finish.activation {
+        Activation::Clamp { low, high } => (of(low), of(high)),
+        _ => (of(0.0), of(0.0)),
+    };
+    let has_factors =
+        finish.alpha != 1.0 || finish.row_scales.is_some() || finish.column_scales.is_some();
+    let (alpha, beta, scale) = (of(finish.alpha), of(finish.beta), of(finish.scale));
+    let row_scales: [S::Real; MAX_ROWS] =
+        vector(&finish.row_scales, place.row, place.rows, of(1.0));
+    let row_bias: [S::Real; MAX_ROWS] = vector(&finish.row_bias, place.row, place.rows, of(0.0));
+    let column = place.column + first;
+    let scales: [S::Real; N] = vector(&finish.column_scales, column, count, of(1.0));
+    let bias: [S::Real; N] = vector(&finish.column_bias, column, count, of(0.0));
+    for row in 0..place.rows {
+        let sums = &sums[row * TILE_STRIDE + first..][..N];
+        let mut x: [S::Real; N] = std::array::from_fn(|i| sums[i].real());
+        if has_factors {
+            let factor = alpha * row_scales[row];
+            x = std::array::from_fn(|i| x[i] * factor * scales[i]);
+        }
+        if let Some(c) = &finish.c {
+            let c = chunk::<S::Real, N>(c, place.row + row, column, count);
+            x = std::array::from_fn(|i| x[i] + c[i] * beta);
+        }
+        let offset = row_bias[row];
+        x = std::array::from_fn(|i| x[i] + (offset + bias[i]));
+        // A loop, which becomes vectors also where the function is long.
+        for x in &mut x {
+            *x = F::apply(*x, low, high);
+        }
+        if finish.scale != 1.0 {
+            x = std::array::from_fn(|i| x[i] * scale);
+        }
+        if let Some(residual) = &finish.residual {
+            let residual = chunk::<S::Real, N>(residual, place.row + row, column, count);
+            x = std::array::from_fn(|i| x[i] + residual[i]);
+        }
+        write(&product.out, place.row + row, column, count, &x);
     }
 }
 
@@ -186,16 +186,21 @@ fn vector<R: Real, const N: usize>(
 
 /// A chunk of a row of C or of the residual.
 #[inline(always)]
-fn chunk<R: Real>(matrix: &Plane, row: usize, column: usize, count: usize) -> [R; CHUNK] {
+fn chunk<R: Real, const N: usize>(
+    matrix: &Plane,
+    row: usize,
+    column: usize,
+    count: usize,
+) -> [R; N] {
     let row = matrix.row(row, column);
-    let mut values = [R::default(); CHUNK];
+    let mut values = [R::default(); N];
     // SAFETY: the matrix has the result's shape, and is registered as read; or its elements are
     // the output's own, which only this thread touches.
     unsafe {
-        if count == CHUNK && row.is_direct::<R>() {
-            return row.start.cast::<[R; CHUNK]>().read_unaligned();
+        if count == N && row.is_direct::<R>() {
+            return row.start.cast::<[R; N]>().read_unaligned();
         }
-        let mut scratch = [R::default(); CHUNK];
+        let mut scratch = [R::default(); N];
         values[..count].copy_from_slice(row.load(0, count, &mut scratch));
     }
     values
@@ -203,13 +208,19 @@ fn chunk<R: Real>(matrix: &Plane, row: usize, column: usize, count: usize) -> [R
 
 /// Stores a chunk of a row.
 #[inline(always)]
-fn write<R: Real>(out: &Plane, row: usize, column: usize, count: usize, values: &[R; CHUNK]) {
+fn write<R: Real, const N: usize>(
+    out: &Plane,
+    row: usize,
+    column: usize,
+    count: usize,
+    values: &[R; N],
+) {
     let row = out.row(row, column);
     // SAFETY: the place lies inside the output, is registered as written, and is this thread's
     // alone.
     unsafe {
-        if count == CHUNK && row.is_direct::<R>() {
-            row.start.cast::<[R; CHUNK]>().write_unaligned(*values);
+        if count == N && row.is_direct::<R>() {
+            row.start.cast::<[R; N]>().write_unaligned(*values);
         } else {
             row.store(0, &values[..count]);
         }

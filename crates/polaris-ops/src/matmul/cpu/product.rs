@@ -8,7 +8,7 @@ use crate::matmul::problem::Activation;
 
 /// A matrix in memory. Strides are in elements.
 #[derive(Clone, Copy)]
-pub(super) struct Plane {
+pub(crate) struct Plane {
     pub start: SendPointer,
     pub dtype: DType,
     pub row_stride: usize,
@@ -39,7 +39,7 @@ impl Plane {
 
 /// What becomes of the sums before they are stored.
 #[derive(Clone, Copy)]
-pub(super) struct Finish {
+pub(crate) struct Finish {
     pub alpha: f64,
     pub beta: f64,
     pub c: Option<Plane>,
@@ -54,7 +54,7 @@ pub(super) struct Finish {
 
 /// One product of matrices: `m` by `k` times `k` by `n`.
 #[derive(Clone, Copy)]
-pub(super) struct Product {
+pub(crate) struct Product {
     pub m: usize,
     pub n: usize,
     pub k: usize,

@@ -1,0 +1,195 @@
+//! Every channel of the result sees every channel of the image: products of the micro-kernels of
+//! `matmul`, whose left factor, positions by taps, is the image itself. Positions of a row of the result
+//! are rows of that factor, and the taps of a row of the kernel one stretch of each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polaris_runtime::cpu::CpuDevice;
+
+use super::Job;
+use super::padded::{Padded, Part};
+use crate::matmul::cpu::{
+    Call, Finish, Place, Product, TILE_STRIDE, Tile, even, f32_kernels, store,
+};
+
+/// Multiplications that are worth a task of their own.
+const TASK: usize = 1 << 19;
+/// Tasks for each thread, so that one that was held up is not waited for long.
+const TASKS_PER_THREAD: usize = 4;
+
+/// A stretch of the taps that lies in one piece in memory.
+#[derive(Clone, Copy)]
+struct Stretch {
+    row: usize,
+    column: usize,
+    /// Its first step of the packed weights, and how many.
+    first: usize,
+    steps: usize,
+}
+
+/// The stretches of the kernel: one for each of its rows if columns follow one another in the image,
+/// otherwise one for each tap.
+fn stretches(job: &Job, image: &Padded) -> Vec<Stretch> {
+    let [rows, columns] = &job.geometry.lengths;
+    let channels = job.geometry.inputs;
+    let joined = columns.dilation == 1 && image.column == channels;
+    let (pieces, steps) =
+        if joined { (1, columns.kernel * channels) } else { (columns.kernel, channels) };
+    (0..rows.kernel * pieces)
+        .map(|index| Stretch {
+            row: index / pieces * rows.dilation,
+            column: index % pieces * columns.dilation,
+            first: index * steps,
+            steps,
+        })
+        .collect()
+}
+
+/// How the result of a part is cut into tasks.
+struct Cut {
+    rows: usize,
+    panels: usize,
+    row_tasks: usize,
+    panel_tasks: usize,
+}
+
+impl Cut {
+    /// Weights that are larger than the images are each looked at by one thread only; otherwise rows
+    /// are, with all weights.
+    fn new(job: &Job, part: &Part, panels: usize, threads: usize) -> Self {
+        let geometry = job.geometry;
+        let [rows, columns] = &geometry.lengths;
+        let steps = geometry.inputs * rows.kernel * columns.kernel;
+        let all_rows = part.images * part.rows;
+        let work = all_rows * columns.output * steps * geometry.outputs;
+        let wanted =
+            if threads == 1 { 1 } else { (work / TASK).clamp(1, threads * TASKS_PER_THREAD) };
+        let weights_first = geometry.outputs * steps > all_rows * columns.input * geometry.inputs;
+        let (row_tasks, panel_tasks) = if weights_first {
+            let panel_tasks = wanted.min(panels);
+            ((wanted / panel_tasks).clamp(1, all_rows), panel_tasks)
+        } else {
+            let row_tasks = wanted.min(all_rows);
+            (row_tasks, (wanted / row_tasks).clamp(1, panels))
+        };
+        let (rows, panels) = (all_rows.div_ceil(row_tasks), panels.div_ceil(panel_tasks));
+        Self { rows, panels, row_tasks, panel_tasks }
+    }
+}
+
+pub(super) fn run(cpu: &CpuDevice, job: &Job, part: &Part, image: &Padded) {
+    let geometry = job.geometry;
+    let width = f32_kernels(cpu.simd()).columns();
+    let panels = geometry.outputs.div_ceil(width);
+    let stretches = stretches(job, image);
+    let cut = Cut::new(job, part, panels, cpu.pool().threads());
+    let all_rows = part.images * part.rows;
+    let next = AtomicUsize::new(0);
+    let tasks = cut.row_tasks * cut.panel_tasks;
+    cpu.pool().run(cpu.pool().threads().min(tasks), |_| {
+        let mut tile = Tile::default();
+        loop {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            if task >= tasks {
+                return;
+            }
+            let (row_task, panel_task) = (task / cut.panel_tasks, task % cut.panel_tasks);
+            let rows = row_task * cut.rows..all_rows.min((row_task + 1) * cut.rows);
+            let end = panels.min((panel_task + 1) * cut.panels);
+            for panel in panel_task * cut.panels..end {
+                for row in rows.clone() {
+                    let (image_index, row) = (row / part.rows, row % part.rows);
+                    // SAFETY: tasks have disjoint rows and panels.
+                    unsafe {
+                        let line = Line { image_index, row, panel };
+                        compute(cpu, job, part, image, &stretches, line, &mut tile);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// One row of the result's positions, and a panel of its channels.
+#[derive(Clone, Copy)]
+struct Line {
+    image_index: usize,
+    row: usize,
+    panel: usize,
+}
+
+/// # Safety
+/// The line must be this thread's alone.
+unsafe fn compute(
+    cpu: &CpuDevice,
+    job: &Job,
+    part: &Part,
+    image: &Padded,
+    stretches: &[Stretch],
+    line: Line,
+    tile: &mut Tile<f32>,
+) {
+    let geometry = job.geometry;
+    let [rows, columns] = &geometry.lengths;
+    let kernels = f32_kernels(cpu.simd());
+    let width = kernels.columns();
+    let steps = geometry.inputs * rows.kernel * columns.kernel;
+    let first_channel = line.panel * width;
+    let channels = width.min(geometry.outputs - first_channel);
+    let weights = job.weights.wrapping_add(line.panel * steps * width);
+    let (to_image, to_row) = (part.first_image + line.image_index, part.first_row + line.row);
+    let product = Product {
+        m: columns.output,
+        n: geometry.outputs,
+        k: steps,
+        // What is stored depends on the sums alone.
+        a: job.y.row(to_image, to_row),
+        b: job.y.row(to_image, to_row),
+        out: job.y.row(to_image, to_row),
+        finish: Finish {
+            alpha: 1.0,
+            beta: 1.0,
+            c: job.residual.map(|residual| residual.row(to_image, to_row)),
+            row_scales: None,
+            column_scales: None,
+            row_bias: None,
+            column_bias: job.bias,
+            activation: job.activation,
+            scale: 1.0,
+            residual: None,
+        },
+        in_place: false,
+    };
+    let most = kernels.rows(true);
+    let tile_rows = even(columns.output, most);
+    for first in (0..columns.output).step_by(tile_rows) {
+        let count = tile_rows.min(columns.output - first);
+        let kernel = kernels.for_adjacent_steps(count, channels, false);
+        for (index, stretch) in stretches.iter().enumerate() {
+            let a = image.at(
+                line.image_index,
+                line.row * rows.stride + stretch.row,
+                first * columns.stride + stretch.column,
+            );
+            let sums = tile.0.as_mut_ptr();
+            let call = Call {
+                a,
+                a_stride: columns.stride * image.column,
+                b: weights.wrapping_add(stretch.first * width),
+                b_stride: width,
+                steps: stretch.steps,
+                from: if index == 0 { std::ptr::null() } else { sums.cast_const() },
+                from_stride: TILE_STRIDE,
+                to: sums,
+                to_stride: TILE_STRIDE,
+                columns: channels,
+            };
+            // SAFETY: positions and taps lie inside the padded image, and panels are as wide as the
+            // kernels read.
+            unsafe { kernel(&call) };
+        }
+        let place = Place { row: first, rows: count, column: first_channel, columns: channels };
+        // SAFETY: by the caller's word.
+        unsafe { store(cpu.simd(), &product, &tile.0, place) };
+    }
+}

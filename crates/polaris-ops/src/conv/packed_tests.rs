@@ -1,0 +1,163 @@
+//! Packed convolutions against the plain definition, and the same bits by every number of threads.
+
+use polaris_core::{Layout, Shape};
+use polaris_runtime::{DeviceExt, DeviceRef, Runtime, RuntimeOptions};
+
+use super::geometry::Form;
+use super::*;
+use crate::matmul::Activation;
+
+fn device(threads: usize) -> DeviceRef {
+    let options = RuntimeOptions { threads: Some(threads), ..RuntimeOptions::default() };
+    Runtime::discover(&options).expect("the CPU should be there").cpu().clone()
+}
+
+/// Numbers between -2 and 2 that differ from neighbours of every axis.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 252.0 - 2.0).collect()
+}
+
+/// An array of these numbers with its channels adjacent, or its columns.
+fn image(device: &DeviceRef, dims: &[usize], seed: usize, channels_last: bool) -> Array {
+    let values = numbers(dims.iter().product(), seed);
+    let plain = Array::from_slice(device, dims, &values).unwrap();
+    if !channels_last {
+        return plain;
+    }
+    let target = empty(device, dims, true);
+    crate::run(&crate::copy::Copy, &[&plain], &target).unwrap();
+    target
+}
+
+fn empty(device: &DeviceRef, dims: &[usize], channels_last: bool) -> Array {
+    let shape = Shape::new(dims).unwrap();
+    if !channels_last {
+        return Array::empty(device, polaris_core::DType::F32, shape).unwrap();
+    }
+    let mut strides = vec![dims[1]; dims.len()];
+    for axis in (2..dims.len() - 1).rev() {
+        strides[axis] = strides[axis + 1] * dims[axis + 1];
+    }
+    strides[0] = dims[1..].iter().product();
+    strides[1] = 1;
+    let buffer = device.allocate(polaris_core::DType::F32, shape.elements()).unwrap();
+    Array::new(buffer, Layout::new(shape, &strides, 0).unwrap()).unwrap()
+}
+
+struct Case {
+    x: Vec<usize>,
+    weight: Vec<usize>,
+    problem: Convolution,
+}
+
+fn cases() -> Vec<Case> {
+    let plain = Convolution::default();
+    let case = |x: &[usize], weight: &[usize], problem: Convolution| Case {
+        x: x.to_vec(),
+        weight: weight.to_vec(),
+        problem,
+    };
+    let padded = Convolution { padding: [1, 1], ..plain };
+    let strided = Convolution { stride: [2, 2], ..padded };
+    let uneven = Convolution { stride: [1, 3], padding: [2, 0], dilation: [2, 1], groups: 1 };
+    let dilated = Convolution { padding: [2, 2], dilation: [1, 2], ..plain };
+    vec![
+        case(&[1, 5, 9, 11], &[7, 5, 3, 3], padded),
+        case(&[2, 16, 14, 14], &[40, 16, 3, 3], padded),
+        case(&[1, 3, 31, 29], &[33, 3, 7, 7], Convolution { padding: [3, 3], ..strided }),
+        case(&[2, 8, 7, 7], &[65, 8, 1, 1], Convolution { stride: [2, 2], ..plain }),
+        case(&[1, 4, 12, 13], &[6, 4, 3, 2], uneven),
+        case(&[1, 6, 10, 10], &[9, 6, 3, 3], dilated),
+        case(&[3, 7, 20], &[5, 7, 4], Convolution::along_one_axis(2, 1, 1, 1)),
+        case(&[2, 37, 9, 10], &[37, 1, 3, 3], Convolution { groups: 37, ..padded }),
+        case(&[1, 64, 13, 13], &[64, 1, 5, 5], Convolution { groups: 64, ..strided }),
+        case(&[1, 33, 8, 9], &[33, 1, 3, 3], Convolution { groups: 33, ..uneven }),
+        case(&[1, 1, 6, 6], &[1, 1, 3, 3], padded),
+        case(&[1, 1, 6, 6], &[5, 1, 3, 3], padded),
+    ]
+}
+
+#[test]
+fn results_are_those_of_the_definition() {
+    for threads in [1, 3] {
+        let cpu = device(threads);
+        for (number, Case { x, weight, problem }) in cases().into_iter().enumerate() {
+            let weights = image(&cpu, &weight, 1, false);
+            assert!(PackedConvolution::exists_for(&problem, &weights), "case {number}");
+            let packed = PackedConvolution::new(&problem, &weights).unwrap();
+            let bias = image(&cpu, &[weight[0]], 2, false);
+            for (channels_last, activation) in [
+                (true, Activation::Identity),
+                (true, Activation::Relu),
+                (false, Activation::Clamp { low: -1.0, high: 6.0 }),
+                (true, Activation::Silu),
+            ] {
+                let input = image(&cpu, &x, 3, channels_last);
+                let shape = problem.output_shape(input.shape(), weights.shape()).unwrap();
+                let residual = image(&cpu, shape.dims(), 4, channels_last);
+                let output = empty(&cpu, shape.dims(), channels_last);
+                let residuals = usize::from(activation != Activation::Silu);
+                let op =
+                    FusedConvolution { problem, bias: true, residual: residuals > 0, activation };
+                let inputs = [&input, &bias, &residual];
+                packed.run(&op, &inputs[..2 + residuals], &output).unwrap();
+                let found = output.to_vec::<f32>().unwrap();
+                let lists = [&input, &weights, &bias, &residual].map(|array| {
+                    array.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect()
+                });
+                let expected = expected(&op, &lists, &input, &weights, &output);
+                for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                    let error = (f64::from(*found) - expected).abs();
+                    assert!(
+                        error <= 2e-4 * expected.abs().max(1.0),
+                        "case {number} {activation:?} at {at}: {found} instead of {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn expected(
+    op: &FusedConvolution,
+    lists: &[Vec<f64>; 4],
+    x: &Array,
+    weight: &Array,
+    output: &Array,
+) -> Vec<f64> {
+    let values = [lists[0].clone(), lists[1].clone()];
+    let sums = reference::convolution(Form::Output, &op.problem, &values, &[x, weight], output);
+    let shape = output.shape();
+    let channel_elements: usize = shape[2..].iter().product();
+    (sums.iter().enumerate())
+        .map(|(at, sum)| {
+            let bias = lists[2][at / channel_elements % shape[1]];
+            let residual = if op.residual { lists[3][at] } else { 0.0 };
+            let x = sum + bias + residual;
+            match op.activation {
+                Activation::Identity => x,
+                Activation::Relu => x.max(0.0),
+                Activation::Clamp { low, high } => x.clamp(low, high),
+                Activation::Silu => x / (1.0 + (-x).exp()),
+                other => panic!("{other:?} is not part of this test"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn other_weights_are_refused() {
+    let cpu = device(1);
+    let grouped = Convolution { groups: 2, ..Convolution::default() };
+    let weight = image(&cpu, &[4, 2, 3, 3], 0, false);
+    assert!(!PackedConvolution::exists_for(&grouped, &weight));
+    assert!(PackedConvolution::new(&grouped, &weight).is_err());
+    let packed = PackedConvolution::new(&Convolution::default(), &weight).unwrap();
+    let x = image(&cpu, &[1, 3, 5, 5], 0, true);
+    let output = empty(&cpu, &[1, 4, 3, 3], true);
+    let op = FusedConvolution::plain(Convolution::default(), false);
+    assert!(packed.run(&op, &[&x], &output).is_err(), "three channels instead of two");
+    let x = image(&cpu, &[1, 2, 5, 5], 0, true);
+    assert!(packed.run(&op, &[&x, &x], &output).is_err(), "an array too many");
+    packed.run(&op, &[&x], &output).unwrap();
+}
