@@ -8,8 +8,11 @@
 //! file declares of a value stays true, since a value's meaning never changes. Where a shape changes, there
 //! is a new value.
 
+mod attention;
+mod causal;
 mod common;
 mod constants;
+mod conv_norm;
 mod dead;
 mod edits;
 mod gelu;
@@ -70,6 +73,12 @@ pub const ALL: &[Pass] = &[
         run: common::run,
     },
     Pass {
+        name: "conv_norm",
+        about: "folds batch normalisation, and factors and summands of channels, into weights",
+        by_default: true,
+        run: conv_norm::run,
+    },
+    Pass {
         name: "layer_norm",
         about: "finds layer and RMS normalisation that is written out",
         by_default: true,
@@ -80,6 +89,12 @@ pub const ALL: &[Pass] = &[
         about: "finds GELU that is written out, by the error function or by the tangent",
         by_default: true,
         run: gelu::run,
+    },
+    Pass {
+        name: "attention",
+        about: "finds scaled dot-product attention that is written out, with its mask",
+        by_default: true,
+        run: attention::run,
     },
 ];
 
