@@ -8,6 +8,7 @@
 //! file declares of a value stays true, since a value's meaning never changes. Where a shape changes, there
 //! is a new value.
 
+mod activations;
 mod attention;
 mod causal;
 mod common;
@@ -19,8 +20,10 @@ mod gelu;
 mod layer_norm;
 mod matching;
 mod products;
+mod softmax;
 #[cfg(test)]
 mod testing;
+mod transposes;
 
 use std::sync::Arc;
 
@@ -89,6 +92,24 @@ pub const ALL: &[Pass] = &[
         about: "finds GELU that is written out, by the error function or by the tangent",
         by_default: true,
         run: gelu::run,
+    },
+    Pass {
+        name: "softmax",
+        about: "finds softmax that is written out",
+        by_default: true,
+        run: softmax::run,
+    },
+    Pass {
+        name: "activations",
+        about: "finds Swish, HardSwish and Mish that are written out",
+        by_default: true,
+        run: activations::run,
+    },
+    Pass {
+        name: "transposes",
+        about: "merges transpositions, and lets those cancel that have only functions of elements between them",
+        by_default: true,
+        run: transposes::run,
     },
     Pass {
         name: "attention",
