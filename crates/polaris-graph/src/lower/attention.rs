@@ -4,20 +4,25 @@ use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, ValueId};
 use polaris_ops::copy::Copy;
 use polaris_ops::elementwise::Elementwise;
+use polaris_ops::fused::Builder as Formula;
 use polaris_ops::{Attention, Ternary};
 
 use super::{Lowering, array, input, result, wants_more};
 use crate::Result;
 use crate::plan::{Action, Builder, Operand, element_of};
 
-pub const LOWERINGS: &[(&str, Lowering)] = &[("Attention", attention)];
+pub const LOWERINGS: &[(&str, Lowering)] =
+    &[("Attention", attention), ("RotaryEmbedding", rotary_embedding)];
 
 /// Operands after the mask: past keys and values, and how many of the keys count.
 const BEYOND_THE_MASK: std::ops::Range<usize> = 4..7;
 
 fn attention(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
-    let (Some(q), Some(k), Some(v)) = (heads(b, node, 0)?, heads(b, node, 1)?, heads(b, node, 2)?)
-    else {
+    let (Some(q), Some(k), Some(v)) = (
+        heads(b, node, 0, "q_num_heads")?,
+        heads(b, node, 1, "kv_num_heads")?,
+        heads(b, node, 2, "kv_num_heads")?,
+    ) else {
         return Ok(false);
     };
     let Some((made, made_dtype, made_shape)) = result(b, node) else { return Ok(false) };
@@ -89,10 +94,9 @@ struct Heads {
     packed: bool,
 }
 
-/// Queries, keys or values, with four axes or with three.
-fn heads(b: &Builder<'_>, node: &Node, index: usize) -> Result<Option<Heads>> {
+/// An operand with four axes, or with three and an attribute that says how many heads there are.
+fn heads(b: &Builder<'_>, node: &Node, index: usize, attribute: &str) -> Result<Option<Heads>> {
     let Some((id, dtype, shape)) = array(b, node, index) else { return Ok(None) };
-    let attribute = if index == 0 { "q_num_heads" } else { "kv_num_heads" };
     Ok(match *shape.dims() {
         [batch, heads, length, size] => {
             Some(Heads { id, dtype, dims: [batch, heads, length, size], packed: false })
@@ -160,4 +164,69 @@ fn added(b: &mut Builder<'_>, id: ValueId, dtype: DType) -> Result<Operand> {
     }
     let action = Action::Elementwise(Elementwise { function: Ternary::Where.into() });
     Ok(b.compute(action, &operands, dtype, shape))
+}
+
+/// Pairs of numbers are rotated: each half of the result in one go, beside what is left as it is. Tables by
+/// positions are left to the host.
+fn rotary_embedding(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    let (Some(x), Some((made, made_dtype, made_shape))) =
+        (heads(b, node, 0, "num_heads")?, result(b, node))
+    else {
+        return Ok(false);
+    };
+    let [batch, heads, length, size] = x.dims;
+    let rotated = match node.attributes.int_or("rotary_embedding_dim", 0)? {
+        0 => size,
+        count => usize::try_from(count).unwrap_or(usize::MAX),
+    };
+    if rotated > size || rotated == 0 || !rotated.is_multiple_of(2) || input(node, 3).is_some() {
+        return Ok(false);
+    }
+    let half = rotated / 2;
+    let table = |index: usize| {
+        let found = array(b, node, index)?;
+        (found.1 == x.dtype && *found.2.dims() == [batch, length, half]).then_some(found.0)
+    };
+    let (Some(cos), Some(sin)) = (table(1), table(2)) else { return Ok(false) };
+    if !x.dtype.is_float() || made_dtype != x.dtype {
+        return Ok(false);
+    }
+    let source = x.operand(b)?;
+    let whole = b.new_array(x.dtype, Shape::new(&[batch, heads, length, size])?);
+    let interleaved = node.attributes.flag("interleaved", false)?;
+    let part = |operand: Operand, second: bool| -> Result<Operand> {
+        let layout = match (interleaved, second) {
+            (true, false) => operand.layout.slice(3, 0..rotated, 2)?,
+            (true, true) => operand.layout.slice(3, 1..rotated, 2)?,
+            (false, false) => operand.layout.slice(3, 0..half, 1)?,
+            (false, true) => operand.layout.slice(3, half..rotated, 1)?,
+        };
+        Ok(Operand { layout, ..operand })
+    };
+    let mut inputs = vec![part(source, false)?, part(source, true)?];
+    for id in [cos, sin] {
+        let operand = b.operand(id)?;
+        let operand = b.reshaped(operand, Shape::new(&[batch, 1, length, half])?)?;
+        let all = Shape::new(&[batch, heads, length, half])?;
+        inputs.push(Operand { layout: operand.layout.broadcast_to("rotary", &all)?, ..operand });
+    }
+    for second in [false, true] {
+        let formula = Formula::new(4);
+        let [first, other, cos, sin] = formula.inputs();
+        let rotation = if second { first * sin + other * cos } else { first * cos - other * sin };
+        b.emit(Action::Fused(formula.finish(rotation)?), &inputs, part(whole, second)?);
+    }
+    if rotated < size {
+        let rest = |operand: Operand| -> Result<Operand> {
+            Ok(Operand { layout: operand.layout.slice(3, rotated..size, 1)?, ..operand })
+        };
+        b.emit(Action::Copy(Copy), &[rest(source)?], rest(whole)?);
+    }
+    let mut operand = whole;
+    if x.packed {
+        operand = Operand { layout: operand.layout.permute(&[0, 2, 1, 3])?, ..operand };
+    }
+    let operand = b.reshaped(operand, made_shape)?;
+    b.set(Some(made), operand);
+    Ok(true)
 }

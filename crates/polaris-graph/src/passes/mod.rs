@@ -20,6 +20,8 @@ mod gelu;
 mod layer_norm;
 mod matching;
 mod products;
+mod quantized;
+mod rotary;
 mod softmax;
 #[cfg(test)]
 mod testing;
@@ -116,6 +118,19 @@ pub const ALL: &[Pass] = &[
         about: "finds scaled dot-product attention that is written out, with its mask",
         by_default: true,
         run: attention::run,
+    },
+    Pass {
+        name: "rotary",
+        about: "finds rotary embeddings that are written out",
+        by_default: true,
+        run: rotary::run,
+    },
+    Pass {
+        name: "quantized",
+        about: "turns convolutions and products between conversions into those of integers",
+        // Devices have no such operators yet; the interpreter would take longer than they do with floats.
+        by_default: false,
+        run: quantized::run,
     },
 ];
 
