@@ -21,8 +21,9 @@ const MOST_OPERANDS: usize = 1 << 18;
 const LINEAR: &[&str] =
     &["Add", "Cast", "CastLike", "Concat", "Div", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"];
 
-/// Elements of such results, at most.
+/// Elements of such results, at most, of one node and of all: they take memory beside the file's.
 const MOST_LINEAR: usize = 1 << 24;
+const MOST_IN_ALL: usize = 1 << 26;
 
 /// These share their operand's elements, of which there may be any number.
 const SHARING: &[&str] = &["Constant", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
@@ -37,9 +38,9 @@ pub fn is_determined(node: &Node) -> bool {
 pub fn run(graph: &mut Graph, place: Place) -> usize {
     let facts = View::new(graph, place).facts().to_vec();
     let given: HashSet<ValueId> = graph.inputs.iter().copied().collect();
-    let mut folded = 0;
+    let (mut folded, mut left) = (0, MOST_IN_ALL);
     for node in std::mem::take(&mut graph.nodes) {
-        match results(&node, graph, &facts, &given) {
+        match results(&node, graph, &facts, &given, &mut left) {
             Some(values) => {
                 for (id, value) in values {
                     graph.values[id.index()].constant = Some(value);
@@ -58,6 +59,7 @@ fn results(
     graph: &Graph,
     facts: &[Fact],
     given: &HashSet<ValueId>,
+    left: &mut usize,
 ) -> Option<Vec<(ValueId, Value)>> {
     // Weights stay narrow, and the operator stays there for those who look for it.
     if !is_determined(node) || is(node, "DequantizeLinear") {
@@ -75,9 +77,8 @@ fn results(
     };
     let operands: Vec<Option<Value>> =
         node.inputs.iter().map(|id| id.map(constant)).map(all_or_absent).collect::<Option<_>>()?;
-    if !is_worth_it(node, &operands, &wanted, facts) {
-        return None;
-    }
+    let size = size_if_cheap(node, &operands, &wanted, facts).filter(|size| size <= left)?;
+    *left -= size;
     let made = interpret_node(node, &operands, &NoScope).ok()?;
     let pairs = node.outputs.iter().zip(made);
     Some(pairs.filter_map(|(id, value)| Some(((*id)?, value))).collect())
@@ -92,24 +93,23 @@ fn all_or_absent(operand: Option<Option<Value>>) -> Option<Option<Value>> {
     }
 }
 
-/// Whether computing ahead costs little time and memory.
-fn is_worth_it(
+/// How many elements computing ahead adds to the memory that is taken, if it costs little time.
+fn size_if_cheap(
     node: &Node,
     operands: &[Option<Value>],
     wanted: &[ValueId],
     facts: &[Fact],
-) -> bool {
+) -> Option<usize> {
     let own = node.domain.is_empty();
     if own && SHARING.contains(&node.operator.as_str()) {
-        return true;
+        return Some(0);
     }
     let given: usize = operands.iter().flatten().map(elements).sum();
-    let made: Option<usize> = wanted
-        .iter()
-        .map(|id| facts[id.index()].ty.as_ref().and_then(Type::known_tensor))
-        .map(|known| known.and_then(|(_, shape)| product(&shape)))
-        .sum();
-    made.is_some_and(|made| {
+    let made = wanted.iter().try_fold(0usize, |sum, id| {
+        let (_, shape) = facts[id.index()].ty.as_ref().and_then(Type::known_tensor)?;
+        sum.checked_add(product(&shape)?)
+    });
+    made.filter(|&made| {
         let linear = own && LINEAR.contains(&node.operator.as_str());
         made <= FOLDED_ELEMENTS && given <= MOST_OPERANDS
             // What becomes larger by repetition is repeated where it is used.

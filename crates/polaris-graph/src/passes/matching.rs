@@ -170,10 +170,12 @@ pub fn operand(node: &Node, index: usize) -> Option<ValueId> {
     node.inputs.get(index).copied().flatten()
 }
 
-/// Both operands of a node that has two.
+/// Both operands of a node that has two. Before version 7 an attribute may say which of their axes belong
+/// together; such nodes have none here.
 pub fn pair(node: &Node) -> Option<[ValueId; 2]> {
+    let early = node.version < 7 && node.attributes.get("axis").is_some();
     match node.inputs.as_slice() {
-        [Some(a), Some(b)] => Some([*a, *b]),
+        [Some(a), Some(b)] if !early => Some([*a, *b]),
         _ => None,
     }
 }
@@ -190,9 +192,14 @@ pub fn only_result(node: &Node) -> Option<ValueId> {
     node.outputs.first().copied().flatten().filter(|_| !more)
 }
 
-/// Whether two lengths are the same in every run.
+/// Whether two lengths are the same in every run. What is written as a negative number is no length.
 pub fn same_length(a: &Dim, b: &Dim) -> bool {
-    a == b && *a != Dim::Unknown
+    let known = match a {
+        Dim::Known(_) => true,
+        Dim::Named(name) => name.parse::<i64>().is_err(),
+        Dim::Unknown => false,
+    };
+    known && a == b
 }
 
 /// Whether two shapes are the same in every run.
