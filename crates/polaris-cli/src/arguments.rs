@@ -14,7 +14,7 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
-pub use model::{Info, ModeName, ModelChoice, OnnxTest, Plan, Run};
+pub use model::{Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 

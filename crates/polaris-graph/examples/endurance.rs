@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (runs, threads): (usize, usize) = (runs.parse()?, threads.parse()?);
     let mode = if mode == "gpu" { Mode::Gpu } else { Mode::Cpu };
     let runtime = Runtime::discover(&RuntimeOptions::default())?;
-    let session = Session::open(&runtime, model.as_ref(), &Options { mode, device: None })?;
+    let session = Session::open(&runtime, model.as_ref(), &Options { mode, ..Options::default() })?;
     let length = |dim: &Dim| match dim {
         Dim::Known(length) => *length,
         Dim::Named(name) => (lengths.iter())

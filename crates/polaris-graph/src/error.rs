@@ -45,6 +45,14 @@ pub enum Error {
     /// No device of the kind that was asked for.
     #[error("there is no OpenCL device; use `--mode cpu`, or see `polaris devices`")]
     NoGpu,
+    /// No pass of that name.
+    #[error("there is no pass `{name}`; there are {known}")]
+    UnknownPass {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
 }
 
 /// An operator that is not there.

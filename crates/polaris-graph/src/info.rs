@@ -97,6 +97,11 @@ impl Plan {
                             let read = inputs[0].layout.elements() as u64;
                             2 * read * taps[1..].iter().product::<usize>() as u64
                         }
+                        Action::Attention(_) => {
+                            let (q, v) = (inputs[0].layout.shape(), inputs[2].layout.shape());
+                            let scores = q[..3].iter().product::<usize>() * v[2];
+                            2 * (scores * (q[3] + v[3])) as u64
+                        }
                         Action::Reduce(_) | Action::Pool(_) => inputs[0].layout.elements() as u64,
                         Action::Copy(_)
                         | Action::Fill(_)

@@ -13,10 +13,12 @@ mod error;
 mod file;
 mod info;
 mod lower;
+pub mod passes;
 pub mod plan;
 mod session;
 
 pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
+pub use passes::Passes;
 pub use session::{Mode, Options, Session};

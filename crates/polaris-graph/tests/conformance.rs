@@ -17,7 +17,7 @@ const ROUNDING_OF_THE_REFERENCE: [&str; 2] = ["test_dft_inverse", "test_dft_inve
 
 fn run(folder: &Path, mode: Mode, wanted: impl Fn(&str) -> bool) -> Vec<Outcome> {
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
-    let mut engine = Planned { runtime: &runtime, options: Options { mode, device: None } };
+    let mut engine = Planned { runtime: &runtime, options: Options { mode, ..Options::default() } };
     let cases = find_cases(folder).unwrap();
     let chosen = cases.iter().filter(|case| wanted(&case.name));
     chosen.map(|case| run_case(case, &mut engine)).collect()

@@ -193,7 +193,7 @@ fn damaged_files_are_survived() {
     let (files, seed): (u64, u64) =
         (number("POLARIS_FUZZ_FILES", 2000), number("POLARIS_FUZZ_SEED", 1));
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
-    let options = Options { mode: Mode::Cpu, device: None };
+    let options = Options { mode: Mode::Cpu, ..Options::default() };
     let mut originals = models::all();
     if let Some(data) = models::onnx_data() {
         for case in std::fs::read_dir(data.join("node")).unwrap() {

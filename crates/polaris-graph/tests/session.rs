@@ -16,7 +16,7 @@ fn model(file: Vec<u8>) -> Model {
 }
 
 fn on(mode: Mode) -> Options {
-    Options { mode, device: None }
+    Options { mode, ..Options::default() }
 }
 
 fn tensor(shape: &[usize]) -> Tensor {
@@ -166,7 +166,7 @@ fn a_device_without_room_is_replaced_by_the_cpu() {
     let options = RuntimeOptions { memory_limits: vec![limit], ..RuntimeOptions::default() };
     let small = Runtime::discover(&options).unwrap();
     let device = small.device(device.id()).unwrap().clone();
-    let options = Options { mode: Mode::Gpu, device: Some(device) };
+    let options = Options { mode: Mode::Gpu, device: Some(device), ..Options::default() };
     let session = Session::new(&small, model(models::classifier()), &options).unwrap();
     let x = tensor(&[3, 2, 8, 8]);
     let expected = Session::new(&found, model(models::classifier()), &on(Mode::Cpu))

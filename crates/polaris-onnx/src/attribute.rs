@@ -189,6 +189,14 @@ impl Attributes {
         }
     }
 
+    /// The graphs among them, to be changed.
+    pub fn graphs_mut(&mut self) -> impl Iterator<Item = &mut Arc<Graph>> {
+        self.0.iter_mut().filter_map(|(_, attribute)| match attribute {
+            Attribute::Graph(graph) => Some(graph),
+            _ => None,
+        })
+    }
+
     /// The graphs among them.
     pub fn graphs(&self) -> impl Iterator<Item = &Arc<Graph>> {
         self.0.iter().filter_map(|(_, attribute)| match attribute {

@@ -19,6 +19,17 @@ pub struct ModelChoice {
     /// A length that the model leaves open, as in batch=4; may be repeated. Others are 1
     #[arg(long, value_name = "NAME=N")]
     pub dim: Vec<Named<usize>>,
+
+    #[command(flatten)]
+    pub passes: PassChoice,
+}
+
+/// What is not rewritten.
+#[derive(Debug, Args)]
+pub struct PassChoice {
+    /// A graph pass that shall not run, or `all`; may be repeated. docs/onnx.md lists them
+    #[arg(long, value_name = "NAME")]
+    pub no_pass: Vec<String>,
 }
 
 /// Where a model runs.
@@ -99,6 +110,9 @@ pub struct OnnxTest {
     /// Only tests whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+
+    #[command(flatten)]
+    pub passes: PassChoice,
 }
 
 /// A name and what belongs to it.

@@ -1,5 +1,6 @@
 //! From operators of ONNX to operations of devices. What is not lowered is interpreted on the host.
 
+mod attention;
 mod convolution;
 mod elementwise;
 mod expressions;
@@ -26,6 +27,7 @@ type Lowering = fn(&mut Builder<'_>, &Node) -> Result<bool>;
 
 /// Every family of operators that have a lowering.
 const FAMILIES: &[&[(&str, Lowering)]] = &[
+    attention::LOWERINGS,
     convolution::LOWERINGS,
     elementwise::LOWERINGS,
     expressions::LOWERINGS,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::infer::{Fact, infer_node};
-use polaris_onnx::operators::{NoScope, RANDOM};
+use polaris_onnx::operators::NoScope;
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
 use polaris_ops::Convolution;
 use polaris_ops::conv::PackedConvolution;
@@ -20,11 +20,9 @@ use super::{
     Side, Slot, SlotId, Step,
 };
 use crate::lower;
+use crate::passes::{FOLDED_ELEMENTS, is_determined};
 use crate::session::{Constants, Plans};
 use crate::{Error, Result};
-
-/// Constants up to this many elements are computed when a plan is made.
-const FOLDED_ELEMENTS: usize = 1 << 14;
 
 /// What a plan is made for.
 pub(crate) struct Request<'a> {
@@ -206,9 +204,7 @@ impl<'a> Builder<'a> {
             })
         };
         let constant = |id: &ValueId| self.constants.contains_key(id);
-        let foldable = node.attributes.graphs().next().is_none()
-            && !RANDOM.contains(&node.operator.as_str())
-            && node.operator != "Dropout"
+        let foldable = is_determined(node)
             && node.inputs.iter().flatten().all(constant)
             && (node.operator == "Constant" || node.outputs.iter().flatten().all(small));
         if !foldable {

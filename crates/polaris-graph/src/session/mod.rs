@@ -16,6 +16,7 @@ pub(crate) use constants::Constants;
 pub(crate) use runner::Plans;
 use runner::{Engine, Runner};
 
+use crate::passes::{Change, Passes, optimise};
 use crate::plan::{Plan, Side};
 use crate::{Error, Result, UnsupportedOperator, open_model};
 
@@ -38,12 +39,15 @@ pub struct Options {
     pub mode: Mode,
     /// The OpenCL device; the first GPU, or the first device of any kind, if none is named.
     pub device: Option<DeviceRef>,
+    /// What is rewritten before anything is planned.
+    pub passes: Passes,
 }
 
 /// A model that is loaded. Several threads may run it at once.
 #[derive(Debug)]
 pub struct Session {
     model: Model,
+    changes: Vec<Change>,
     preferred: Runner,
     /// For a device that fails.
     fallback: OnceLock<Runner>,
@@ -83,10 +87,18 @@ impl Session {
         polaris_onnx::set_largest_tensor(cpu.allocator().memory_use().limit);
         let gpu = choose_device(runtime, options)?;
         let side = if gpu.is_some() { Side::Gpu } else { Side::Cpu };
-        let graph = Arc::new(std::mem::take(&mut model.graph));
+        let mut graph = std::mem::take(&mut model.graph);
+        if model.ir_version < 4 && !options.passes.is_none() {
+            // Files of that time had to list every constant among the inputs.
+            let constant = |id: &ValueId| graph.values[id.index()].constant.is_some();
+            graph.inputs.retain(|id| !constant(id));
+        }
+        let changes = optimise(&mut graph, &options.passes);
+        let graph = Arc::new(graph);
         let engine = Arc::new(Engine { devices: [Some(cpu), gpu], side, files });
         let preferred = Runner::new(engine, graph);
-        Ok(Self { model, preferred, fallback: OnceLock::new(), failed: AtomicBool::new(false) })
+        let (fallback, failed) = (OnceLock::new(), AtomicBool::new(false));
+        Ok(Self { model, changes, preferred, fallback, failed })
     }
 
     /// What the model says of itself; its graph is [`Session::graph`].
@@ -94,9 +106,14 @@ impl Session {
         &self.model
     }
 
-    /// What it computes.
+    /// What it computes, after the passes.
     pub fn graph(&self) -> &Graph {
         &self.preferred.graph
+    }
+
+    /// What the passes did.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
     }
 
     /// The side on which instructions are placed that both have.

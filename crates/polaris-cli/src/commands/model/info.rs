@@ -68,7 +68,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
         arena_bytes: None,
     };
     if result.information.unsupported.is_empty() {
-        let options = options(&mut session, arguments.choice.mode)?;
+        let options = options(&mut session, arguments.choice.mode, &arguments.choice.passes)?;
         let model = polaris::graph::Session::open(&session.runtime, path, &options)?;
         let types = closed_inputs(&model, &arguments.choice);
         let plan = types.and_then(|types| {

@@ -7,20 +7,21 @@ pub mod onnx_test;
 pub mod plan;
 pub mod run;
 
-use polaris::graph::{Mode, Options, Session as Model};
+use polaris::graph::{Mode, Options, Passes, Session as Model};
 use polaris::onnx::{Dim, Type};
 
-use crate::arguments::{ModeName, ModelChoice};
+use crate::arguments::{ModeName, ModelChoice, PassChoice};
 use crate::session::Session;
 
 /// Loads the model that the user named.
 fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
-    let options = options(session, choice.mode)?;
+    let options = options(session, choice.mode, &choice.passes)?;
     Ok(Model::open(&session.runtime, &choice.model, &options)?)
 }
 
-/// Where the user wants it to run. A device that is named decides, unless it is the CPU.
-fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
+/// Where and how the user wants it to run. A device that is named decides, unless it is the CPU.
+fn options(session: &mut Session, mode: ModeName, passes: &PassChoice) -> anyhow::Result<Options> {
+    let passes = chosen_passes(passes)?;
     polaris::onnx::stop_when(crate::interrupt::requested);
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
@@ -39,7 +40,16 @@ fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
         Some(_) if mode == Mode::Auto => Mode::Gpu,
         _ => mode,
     };
-    Ok(Options { mode, device: named.filter(|device| device.as_cpu().is_none()) })
+    Ok(Options { mode, device: named.filter(|device| device.as_cpu().is_none()), passes })
+}
+
+/// The passes that run without a word, less those that the user does not want.
+fn chosen_passes(choice: &PassChoice) -> anyhow::Result<Passes> {
+    let mut passes = Passes::default();
+    for name in &choice.no_pass {
+        passes = if name == "all" { Passes::none() } else { passes.without(name)? };
+    }
+    Ok(passes)
 }
 
 /// A declared type with the lengths that the user gave for those it leaves open; others are 1.

@@ -39,7 +39,7 @@ struct Folder {
 pub fn run(global: Global, arguments: &OnnxTest) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::new(global)?;
-    let options = options(&mut session, arguments.mode)?;
+    let options = options(&mut session, arguments.mode, &arguments.passes)?;
     let mut sets = Vec::new();
     for folder in &arguments.folders {
         let mut cases = find_cases(folder)?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use polaris::graph::Work;
+use polaris::graph::passes::Change;
 use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Row, Side};
 use polaris::onnx::Type;
 use polaris::runtime::Bytes;
@@ -23,6 +24,8 @@ struct Result {
     inputs: Vec<String>,
     arena_bytes: Arenas,
     work: Work,
+    passes: Vec<Change>,
+    nodes: usize,
     wholly_on_device: bool,
     instructions: Vec<Row>,
 }
@@ -47,6 +50,8 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
         inputs: types.iter().map(|(name, ty)| format!("{name}: {ty}")).collect(),
         arena_bytes: Arenas { cpu: plan.arena_bytes(Side::Cpu), gpu: plan.arena_bytes(Side::Gpu) },
         work: plan.work(),
+        passes: model.changes().to_vec(),
+        nodes: model.graph().nodes.len(),
         wholly_on_device: plan.is_wholly_on(model.side()),
         instructions: (0..plan.instructions.len()).map(|at| plan.row(model.graph(), at)).collect(),
     };
@@ -56,9 +61,22 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     }
     match json {
         true => output::print_json("polaris.plan/1", &result)?,
-        false => print_line(PlanText { plan: &plan, graph: model.graph() }.to_string().trim_end())?,
+        false => {
+            print_line(&format!("passes: {}", passes_in_words(&result.passes)))?;
+            print_line(PlanText { plan: &plan, graph: model.graph() }.to_string().trim_end())?;
+        }
     }
     Ok(exit::OK)
+}
+
+/// What the passes did, in a line.
+fn passes_in_words(changes: &[Change]) -> String {
+    if changes.is_empty() {
+        return "nothing changed".to_owned();
+    }
+    let words: Vec<String> =
+        changes.iter().map(|change| format!("{} {}", change.pass, change.count)).collect();
+    words.join(", ")
 }
 
 /// The plan as a page: what it consists of, how its memory is used, and every instruction.
@@ -76,6 +94,7 @@ fn page(result: &Result, plan: &Instructions) -> Page {
     let facts = [
         ("Device", format!("{} ({where_})", result.device)),
         ("Inputs", result.inputs.join(", ")),
+        ("Passes", passes_in_words(&result.passes)),
         ("Instructions", result.instructions.len().to_string()),
         ("Work", format!("{:.3} GFLOP", result.work.flops as f64 / 1e9)),
         (

@@ -1,0 +1,261 @@
+//! Passes: rewrite a graph, once when it is loaded, into one that computes the same with less.
+//!
+//! A pass writes only operators of the ONNX standard, so that whatever it makes can be interpreted,
+//! inferred and lowered like a file's own nodes, and every pass can be tested by interpreting a graph
+//! before and after it. A pass cannot fail: what it does not understand it leaves alone.
+//!
+//! What always holds: results of the graph keep their names, inputs stay replaceable, and the type that a
+//! file declares of a value stays true, since a value's meaning never changes. Where a shape changes, there
+//! is a new value.
+
+mod activations;
+mod attention;
+mod causal;
+mod common;
+mod constants;
+mod conv_norm;
+mod dead;
+mod edits;
+mod gelu;
+mod layer_norm;
+mod matching;
+mod products;
+mod quantized;
+mod rotary;
+mod softmax;
+#[cfg(test)]
+mod testing;
+mod transposes;
+
+use std::sync::Arc;
+
+use polaris_onnx::Graph;
+
+pub(crate) use constants::{FOLDED_ELEMENTS, is_determined};
+
+use crate::{Error, Result};
+
+/// Where a graph is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It is the model's: what is given to it is checked against the types it declares.
+    Model,
+    /// It is inside a node: nothing is known of what it is given.
+    Node,
+}
+
+/// A rewriting of graphs.
+#[derive(Debug, Clone, Copy)]
+pub struct Pass {
+    /// Its name, by which it is switched off.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Whether it runs unless it is asked for.
+    pub by_default: bool,
+    /// Rewrites a graph, and says how often it did something.
+    pub run: fn(&mut Graph, Place) -> usize,
+}
+
+/// Every pass, in the order in which they run.
+pub const ALL: &[Pass] = &[
+    Pass {
+        name: "constants",
+        about: "computes what depends on constants and declared shapes only",
+        by_default: true,
+        run: constants::run,
+    },
+    Pass {
+        name: "dead",
+        about: "removes what nobody needs and what changes nothing",
+        by_default: true,
+        run: dead::run,
+    },
+    Pass {
+        name: "common",
+        about: "computes once what is computed twice",
+        by_default: true,
+        run: common::run,
+    },
+    Pass {
+        name: "conv_norm",
+        about: "folds batch normalisation, and factors and summands of channels, into weights",
+        by_default: true,
+        run: conv_norm::run,
+    },
+    Pass {
+        name: "layer_norm",
+        about: "finds layer and RMS normalisation that is written out",
+        by_default: true,
+        run: layer_norm::run,
+    },
+    Pass {
+        name: "gelu",
+        about: "finds GELU that is written out, by the error function or by the tangent",
+        by_default: true,
+        run: gelu::run,
+    },
+    Pass {
+        name: "softmax",
+        about: "finds softmax that is written out",
+        by_default: true,
+        run: softmax::run,
+    },
+    Pass {
+        name: "activations",
+        about: "finds Swish, HardSwish and Mish that are written out",
+        by_default: true,
+        run: activations::run,
+    },
+    Pass {
+        name: "transposes",
+        about: "merges transpositions, and lets those cancel that have only functions of elements between them",
+        by_default: true,
+        run: transposes::run,
+    },
+    Pass {
+        name: "attention",
+        about: "finds scaled dot-product attention that is written out, with its mask",
+        by_default: true,
+        run: attention::run,
+    },
+    Pass {
+        name: "rotary",
+        about: "finds rotary embeddings that are written out",
+        by_default: true,
+        run: rotary::run,
+    },
+    Pass {
+        name: "quantized",
+        about: "turns convolutions and products between conversions into those of integers",
+        // Devices have no such operators yet; the interpreter would take longer than they do with floats.
+        by_default: false,
+        run: quantized::run,
+    },
+];
+
+/// Rounds of all passes, at most: each gives others new chances, but few are needed.
+const MOST_ROUNDS: usize = 8;
+
+/// Graphs inside graphs that are looked at, at most.
+const DEEPEST: usize = 8;
+
+/// Which passes run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passes {
+    /// One for each of [`ALL`].
+    on: Vec<bool>,
+}
+
+impl Default for Passes {
+    /// Those that make a model faster.
+    fn default() -> Self {
+        Self { on: ALL.iter().map(|pass| pass.by_default).collect() }
+    }
+}
+
+impl Passes {
+    /// Every pass.
+    pub fn all() -> Self {
+        Self { on: vec![true; ALL.len()] }
+    }
+
+    /// No pass.
+    pub fn none() -> Self {
+        Self { on: vec![false; ALL.len()] }
+    }
+
+    /// These without one of them.
+    ///
+    /// # Errors
+    /// If there is no pass of this name.
+    pub fn without(self, name: &str) -> Result<Self> {
+        self.switched(name, false)
+    }
+
+    /// These and another one.
+    ///
+    /// # Errors
+    /// If there is no pass of this name.
+    pub fn with(self, name: &str) -> Result<Self> {
+        self.switched(name, true)
+    }
+
+    fn switched(mut self, name: &str, on: bool) -> Result<Self> {
+        let at = ALL.iter().position(|pass| pass.name == name).ok_or_else(|| {
+            let known: Vec<&str> = ALL.iter().map(|pass| pass.name).collect();
+            Error::UnknownPass { name: name.to_owned(), known: known.join(", ") }
+        })?;
+        self.on[at] = on;
+        Ok(self)
+    }
+
+    /// Whether none runs.
+    pub fn is_none(&self) -> bool {
+        !self.on.contains(&true)
+    }
+
+    /// Those that run, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Pass> + '_ {
+        ALL.iter().zip(&self.on).filter(|(_, on)| **on).map(|(pass, _)| pass)
+    }
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Change {
+    /// The pass.
+    pub pass: &'static str,
+    /// How often it did something.
+    pub count: usize,
+}
+
+/// Rewrites a graph, and those inside it, until nothing changes. Says what each pass did that did
+/// something.
+pub fn optimise(graph: &mut Graph, passes: &Passes) -> Vec<Change> {
+    let mut changes: Vec<Change> =
+        passes.iter().map(|pass| Change { pass: pass.name, count: 0 }).collect();
+    for _ in 0..MOST_ROUNDS {
+        let mut changed = false;
+        for (pass, change) in passes.iter().zip(&mut changes) {
+            let count = run_in_all(pass, graph, Place::Model, 0);
+            change.count += count;
+            changed |= count > 0;
+        }
+        if !changed {
+            break;
+        }
+    }
+    changes.retain(|change| change.count > 0);
+    changes
+}
+
+/// A pass over a graph and those inside it.
+fn run_in_all(pass: &Pass, graph: &mut Graph, place: Place, depth: usize) -> usize {
+    let mut count = 0;
+    if depth < DEEPEST {
+        for node in &mut graph.nodes {
+            for inner in node.attributes.graphs_mut() {
+                count += run_in_all(pass, Arc::make_mut(inner), Place::Node, depth + 1);
+            }
+        }
+    }
+    count + (pass.run)(graph, place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_unknown_ones_are_refused() {
+        for (at, pass) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != pass.name), "{}", pass.name);
+            assert!(Passes::all().without(pass.name).is_ok());
+        }
+        let error = Passes::all().without("fusion").unwrap_err().to_string();
+        assert!(error.contains("fusion") && error.contains("constants"), "{error}");
+        assert!(Passes::none().is_none() && !Passes::default().is_none());
+        assert_eq!(Passes::none().with("dead").unwrap().iter().count(), 1);
+    }
+}
