@@ -7,6 +7,7 @@ use polaris_core::DType;
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
+use super::cpu_channels::Channels;
 use super::cpu_find::{Finder, NOWHERE};
 use super::cpu_loops::{self as loops, Fold, Largest, Sum};
 use super::geometry::{Geometry, POOLED, WHOLE};
@@ -34,6 +35,11 @@ impl Planes {
     /// Of an array of the geometry whose memory begins here.
     pub fn new(start: *mut u8, dtype: DType, strides: [usize; 2]) -> Self {
         Self { start: SendPointer(start), dtype, strides }
+    }
+
+    /// Where the memory begins.
+    pub fn start(self) -> SendPointer {
+        self.start
     }
 
     /// A row of the plane that begins with this element.
@@ -136,6 +142,16 @@ pub fn run(
         x: place(operands.input(0).cast_mut(), x, WHOLE),
         output: place(operands.output(), output, POOLED),
     };
+    if let Some(images) = adjacent_channels(geometry, x, output) {
+        match pooling {
+            Pooling::Max => job.fold_channels::<f32, Largest>(&images, None),
+            Pooling::Average { count_padding } => {
+                job.fold_channels::<f32, Sum>(&images, Some(count_padding));
+            }
+            Pooling::ArgMax => job.run::<f32>(pooling),
+        }
+        return Ok(());
+    }
     match Compute::of(x.dtype()) {
         Compute::F64 => job.run::<f64>(pooling),
         _ => job.run::<f32>(pooling),
@@ -143,12 +159,33 @@ pub fn run(
     Ok(())
 }
 
-struct Job<'a> {
-    cpu: &'a CpuDevice,
-    geometry: &'a Geometry,
-    spans: [Vec<Span>; 2],
-    x: Planes,
-    output: Planes,
+/// The images, if their channels are adjacent, and then their columns.
+fn adjacent_channels(geometry: &Geometry, x: &Array, output: &Array) -> Option<Channels> {
+    let is_plain = |array: &Array| array.dtype() == DType::F32 && array.shape().rank() == 4;
+    let channels = x.shape().dims().get(1).copied().unwrap_or(0);
+    let fits = is_plain(x)
+        && is_plain(output)
+        && channels > 1
+        && geometry.whole[1] > 1
+        && [x, output].iter().all(|array| array.layout().strides()[1] == 1)
+        && [POOLED, WHOLE].iter().all(|&operand| geometry.strides[operand][1] == channels);
+    fits.then(|| {
+        let arrays = [output, x];
+        Channels {
+            images: x.shape()[0],
+            channels,
+            strides: arrays.map(|array| array.layout().strides()[0]),
+            offsets: arrays.map(|array| array.layout().offset()),
+        }
+    })
+}
+
+pub struct Job<'a> {
+    pub cpu: &'a CpuDevice,
+    pub geometry: &'a Geometry,
+    pub spans: [Vec<Span>; 2],
+    pub x: Planes,
+    pub output: Planes,
 }
 
 impl Job<'_> {

@@ -170,3 +170,39 @@ fn the_number_of_threads_does_not_matter() {
     let alone = with(1);
     assert!([2, 3, 8].into_iter().all(|threads| with(threads) == alone));
 }
+
+#[test]
+fn adjacent_channels_change_nothing_but_the_time() {
+    let device = cpu(2);
+    let mut values: Vec<f32> = (0..2 * 5 * 9 * 7).map(|i| (i * 37 % 101) as f32 - 50.0).collect();
+    values[100] = f32::NAN;
+    let x = Array::from_slice(&device, &[2, 9, 7, 5], &values).unwrap();
+    let x = x.permute(&[0, 3, 1, 2]).unwrap();
+    let dense = Array::empty(&device, DType::F32, *x.shape()).unwrap();
+    run(&crate::copy::Copy, &[&x], &dense).unwrap();
+    let window = |kernel, stride, padding, dilation| Window { kernel, stride, padding, dilation };
+    for (rows, columns, pooling) in [
+        (window(3, 2, 1, 1), window(3, 2, 1, 1), Pooling::Max),
+        (window(2, 1, 0, 2), window(3, 1, 1, 2), Pooling::Max),
+        (window(3, 1, 1, 1), window(2, 2, 0, 1), Pooling::Average { count_padding: true }),
+        (window(3, 2, 1, 1), window(3, 1, 1, 1), Pooling::Average { count_padding: false }),
+        (window(2, 2, 0, 1), window(2, 2, 0, 1), Pooling::ArgMax),
+    ] {
+        let windows = Windows::sliding(&[rows, columns]).unwrap();
+        let expected = pool(pooling, &dense, &windows).unwrap();
+        let shape = *expected.shape();
+        let turned = Shape::new(&[shape[0], shape[2], shape[3], shape[1]]).unwrap();
+        let output = Array::empty(&device, expected.dtype(), turned).unwrap();
+        let output = output.permute(&[0, 3, 1, 2]).unwrap();
+        run(&Pool { pooling, windows }, &[&x], &output).unwrap();
+        if pooling == Pooling::ArgMax {
+            assert_eq!(output.to_vec::<i64>().unwrap(), expected.to_vec::<i64>().unwrap());
+            continue;
+        }
+        let close = |a: f32, b: f32| (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5;
+        let (found, expected) =
+            (output.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap());
+        let same = found.iter().zip(&expected).all(|(&a, &b)| close(a, b));
+        assert!(same, "{pooling:?}: {found:?} instead of {expected:?}");
+    }
+}
