@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod cost;
 mod error;
 mod file;
 mod info;
@@ -19,4 +20,4 @@ mod session;
 pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
-pub use session::{Mode, Options, Session};
+pub use session::{Mode, Options, Profile, ProfileRow, Session};

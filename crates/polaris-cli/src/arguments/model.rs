@@ -32,6 +32,17 @@ pub enum ModeName {
     Auto,
 }
 
+impl ModeName {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Auto => "auto",
+        }
+    }
+}
+
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -65,6 +76,29 @@ pub struct Run {
     /// Write each output there as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+
+    /// Take the time of each instruction, print where it goes, and write a trace of a run there
+    #[arg(long, value_name = "FILE.json")]
+    pub profile: Option<PathBuf>,
+}
+
+/// Options of `bench model`.
+#[derive(Debug, Args)]
+pub struct BenchModel {
+    #[command(flatten)]
+    pub choice: ModelChoice,
+
+    /// Runs that are measured, after the first one and two to warm up
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+
+    /// Decides the random inputs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Take the time of each instruction afterwards, and write a trace of a run there
+    #[arg(long, value_name = "FILE.json")]
+    pub profile: Option<PathBuf>,
 }
 
 /// Options of `info`.

@@ -2,6 +2,8 @@
 
 mod constants;
 mod context;
+mod observe;
+mod profile;
 mod runner;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +15,11 @@ use polaris_onnx::{Dim, Graph, Model, Tensor, Type, Value, ValueId, operators};
 use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
 
 pub(crate) use constants::Constants;
+pub use profile::{Profile, ProfileRow};
 pub(crate) use runner::Plans;
 use runner::{Engine, Runner};
 
+use crate::cost::Costs;
 use crate::plan::{Plan, Side};
 use crate::{Error, Result, UnsupportedOperator, open_model};
 
@@ -48,6 +52,8 @@ pub struct Session {
     /// For a device that fails.
     fallback: OnceLock<Runner>,
     failed: AtomicBool,
+    /// What instructions cost, for whoever asks.
+    costs: Arc<Costs>,
 }
 
 impl Session {
@@ -84,9 +90,12 @@ impl Session {
         let gpu = choose_device(runtime, options)?;
         let side = if gpu.is_some() { Side::Gpu } else { Side::Cpu };
         let graph = Arc::new(std::mem::take(&mut model.graph));
-        let engine = Arc::new(Engine { devices: [Some(cpu), gpu], side, files });
+        let devices = [Some(cpu), gpu];
+        let costs = Arc::new(Costs::new(runtime, devices.clone()));
+        let engine = Arc::new(Engine { devices, side, files });
         let preferred = Runner::new(engine, graph);
-        Ok(Self { model, preferred, fallback: OnceLock::new(), failed: AtomicBool::new(false) })
+        let failed = AtomicBool::new(false);
+        Ok(Self { model, preferred, fallback: OnceLock::new(), failed, costs })
     }
 
     /// What the model says of itself; its graph is [`Session::graph`].
@@ -107,6 +116,11 @@ impl Session {
     /// The device on which instructions are placed that both sides have.
     pub fn device(&self) -> &DeviceRef {
         self.preferred.engine.device(self.side())
+    }
+
+    /// The device of a side, if the model may use it.
+    pub fn device_on(&self, side: Side) -> Option<&DeviceRef> {
+        self.preferred.engine.devices[side.index()].as_ref()
     }
 
     /// Inputs that must be given, with their types.
@@ -166,15 +180,18 @@ impl Session {
         if self.side() == Side::Cpu {
             return self.preferred.run(given);
         }
-        self.fallback
-            .get_or_init(|| {
-                let engine = &self.preferred.engine;
-                let cpu = engine.devices[Side::Cpu.index()].clone();
-                let files = engine.files.clone();
-                let engine = Engine { devices: [cpu, None], side: Side::Cpu, files };
-                Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
-            })
-            .run(given)
+        self.fallback().run(given)
+    }
+
+    /// The CPU alone.
+    fn fallback(&self) -> &Runner {
+        self.fallback.get_or_init(|| {
+            let engine = &self.preferred.engine;
+            let cpu = engine.devices[Side::Cpu.index()].clone();
+            let files = engine.files.clone();
+            let engine = Engine { devices: [cpu, None], side: Side::Cpu, files };
+            Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
+        })
     }
 
     /// Whether the device failed, so that the model runs on the CPU instead.

@@ -11,6 +11,7 @@ use polaris_runtime::{DeviceRef, MappedFile};
 
 use super::constants::Constants;
 use super::context::{Context, Ready, dense_part};
+use super::observe::Observer;
 use crate::plan::{
     Builder, HostInput, HostOutput, Plan, PlanOutput, Request, Side, Step, element_of,
 };
@@ -124,7 +125,16 @@ impl Runner {
     }
 
     /// The outputs of the graph.
-    pub fn run(&self, mut given: Vec<(ValueId, Value)>) -> Result<Vec<Value>> {
+    pub fn run(&self, given: Vec<(ValueId, Value)>) -> Result<Vec<Value>> {
+        self.run_watched(given, &mut ())
+    }
+
+    /// The outputs of the graph, while somebody looks on.
+    pub fn run_watched<O: Observer>(
+        &self,
+        mut given: Vec<(ValueId, Value)>,
+        observer: &mut O,
+    ) -> Result<Vec<Value>> {
         let mut known: HashMap<ValueId, Value> = given.iter().cloned().collect();
         let all: Vec<usize> = (0..self.graph.nodes.len()).collect();
         let none = HashMap::new();
@@ -140,7 +150,7 @@ impl Runner {
                 Some(context) => context,
                 None => self.context(&entry.plan)?,
             };
-            let outputs = self.execute(&entry.plan, &context, &given)?;
+            let outputs = self.execute(&entry.plan, &context, &given, observer)?;
             lock(&entry.idle).push(context);
             known.extend(outputs);
             match &entry.plan.rest {
@@ -217,11 +227,12 @@ impl Runner {
         }
     }
 
-    fn execute(
+    fn execute<O: Observer>(
         &self,
-        plan: &Plan,
+        plan: &Arc<Plan>,
         context: &Context,
         given: &[(ValueId, Value)],
+        observer: &mut O,
     ) -> Result<Vec<(ValueId, Value)>> {
         let mut values: HashMap<ValueId, Value> = HashMap::new();
         for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
@@ -233,6 +244,7 @@ impl Runner {
                 }
             }
         }
+        observer.begin(plan);
         for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
             polaris_onnx::check_stop()?;
             match &instruction.step {
@@ -249,6 +261,7 @@ impl Runner {
                     self.interpret(instruction.node, &instruction.step, ready, &mut values)?
                 }
             }
+            observer.after(&self.engine, instruction)?;
         }
         let mut outputs = Vec::with_capacity(plan.outputs.len());
         for ((id, output), array) in plan.outputs.iter().zip(&context.outputs) {

@@ -1,10 +1,12 @@
-//! Models of others: `run`, `info`, `plan` and `onnx-test`.
+//! Models of others: `run`, `info`, `plan`, `bench model` and `onnx-test`.
 
+pub mod bench;
 mod image;
 pub mod info;
 mod inputs;
 pub mod onnx_test;
 pub mod plan;
+mod profile;
 pub mod run;
 
 use polaris::graph::{Mode, Options, Session as Model};
@@ -17,6 +19,11 @@ use crate::session::Session;
 fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
     let options = options(session, choice.mode)?;
     Ok(Model::open(&session.runtime, &choice.model, &options)?)
+}
+
+/// Where it runs, for people and programs.
+fn device_name(model: &Model) -> String {
+    if model.fell_back() { "cpu".to_owned() } else { model.device().id().to_string() }
 }
 
 /// Where the user wants it to run. A device that is named decides, unless it is the CPU.
