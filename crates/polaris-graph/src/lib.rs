@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod info;
 mod lower;
+pub mod place;
 pub mod plan;
 mod session;
 
