@@ -167,7 +167,11 @@ Inputs are NPY files. What the device has no operation for runs on the CPU; `pol
     /// Show the instructions by which an ONNX model would be computed
     #[command(after_help = "Examples:
   polaris plan model.onnx
-  polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html")]
+  polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html
+  polaris plan model.onnx --mode hybrid
+
+With --mode hybrid, instructions that were never measured are measured first, and the expected times are
+shown.")]
     Plan(Plan),
 
     /// Run the test data of the ONNX standard

@@ -12,7 +12,7 @@ pub struct ModelChoice {
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
-    /// Where to run: on the CPU, on an OpenCL device, or on a GPU if there is one
+    /// Where to run: on the CPU, on an OpenCL device, on both, or on a GPU if there is one
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: ModeName,
 
@@ -28,6 +28,8 @@ pub enum ModeName {
     Cpu,
     /// On an OpenCL device, as far as it has the operations
     Gpu,
+    /// On both: each part where measured times say that all is done soonest
+    Hybrid,
     /// On a GPU if there is one, otherwise on the CPU
     Auto,
 }
@@ -38,6 +40,7 @@ impl ModeName {
         match self {
             Self::Cpu => "cpu",
             Self::Gpu => "gpu",
+            Self::Hybrid => "hybrid",
             Self::Auto => "auto",
         }
     }

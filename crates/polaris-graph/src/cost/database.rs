@@ -33,14 +33,14 @@ pub struct Entry {
 }
 
 /// How long whole plans took that were tried side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Wholly on the CPU.
-    pub cpu: f64,
+    /// Wholly on the CPU; `None` if that was not tried.
+    pub cpu: Option<f64>,
     /// On the device, as far as it has the operations.
-    pub gpu: f64,
+    pub gpu: Option<f64>,
     /// On both.
-    pub hybrid: f64,
+    pub hybrid: Option<f64>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -208,14 +208,14 @@ mod tests {
         let open = || Database::read(Some(path.clone()), "card".to_owned());
         let (mut one, mut other) = (open(), open());
         one.insert("a".to_owned(), entry(1.0));
-        one.insert_trial("p".to_owned(), Trial { cpu: 1.0, gpu: 2.0, hybrid: 0.5 });
+        one.insert_trial("p".to_owned(), Trial { hybrid: Some(0.5), ..Trial::default() });
         other.insert("b".to_owned(), entry(2.0));
         one.save().unwrap();
         other.save().unwrap();
         let found = open();
         assert_eq!(found.get("a"), Some(&entry(1.0)));
         assert_eq!(found.get("b"), Some(&entry(2.0)));
-        assert_eq!(found.trial("p").unwrap().hybrid, 0.5);
+        assert_eq!(found.trial("p").unwrap().hybrid, Some(0.5));
     }
 
     #[test]

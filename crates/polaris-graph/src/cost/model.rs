@@ -10,7 +10,7 @@ use polaris_runtime::{Device, DeviceKind};
 use super::database::{Database, Entry};
 use super::signature::signature;
 use super::{Class, Work};
-use crate::plan::{Plan, Side, Step};
+use crate::plan::{Instruction, Side, Slot, Step};
 
 /// One direction between host and device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -172,11 +172,10 @@ impl CostModel {
     }
 
     /// How long an instruction of a plan takes; nothing where its device is not known.
-    pub fn predict(&self, plan: &Plan, graph: &Graph, at: usize) -> Option<f64> {
-        let instruction = &plan.instructions[at];
+    pub fn predict(&self, slots: &[Slot], graph: &Graph, instruction: &Instruction) -> Option<f64> {
         let costs = self.side(Self::owner(&instruction.step, instruction.side))?;
         let work = Work::of(instruction);
-        let name = signature(plan, graph, at);
+        let name = signature(slots, graph, instruction);
         Some(match &instruction.step {
             Step::Transfer { .. } if costs.database.get(&name).is_none() => {
                 self.copy_seconds(instruction.side, work.bytes / 2)

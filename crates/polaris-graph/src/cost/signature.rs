@@ -3,16 +3,16 @@
 
 use polaris_onnx::Graph;
 
-use crate::plan::{Home, HostInput, HostOutput, Operand, Plan, Step};
+use crate::plan::{Home, HostInput, HostOutput, Instruction, Operand, Slot, Step};
 
 /// Names longer than this end in a hash of the rest: some operations have many parameters.
 const LONGEST: usize = 240;
 
 /// The name of an instruction. The same name stands for the same work on every plan of every model.
-pub fn signature(plan: &Plan, graph: &Graph, at: usize) -> String {
-    let instruction = &plan.instructions[at];
+pub fn signature(slots: &[Slot], graph: &Graph, instruction: &Instruction) -> String {
     let list = |operands: &[Operand]| -> String {
-        let words: Vec<String> = operands.iter().map(|operand| of_operand(plan, operand)).collect();
+        let words: Vec<String> =
+            operands.iter().map(|operand| of_operand(slots, operand)).collect();
         words.join(",")
     };
     let text = match &instruction.step {
@@ -20,17 +20,17 @@ pub fn signature(plan: &Plan, graph: &Graph, at: usize) -> String {
             format!("{} {action:?} {}>{}", action.name(), list(inputs), list(&[*output]))
         }
         Step::Transfer { input, .. } => {
-            format!("copy_to_{} {}", instruction.side.name(), of_operand(plan, input))
+            format!("copy_to_{} {}", instruction.side.name(), of_operand(slots, input))
         }
         Step::Host { inputs, captured, outputs } => {
             let node = &graph.nodes[instruction.node];
             let input = |input: &HostInput| match input {
-                HostInput::Array(operand, _) => of_operand(plan, operand),
+                HostInput::Array(operand, _) => of_operand(slots, operand),
                 HostInput::Constant(value, _) => format!("{}@", value.ty()),
                 HostInput::Value(_) => "?".to_owned(),
             };
             let output = |output: &HostOutput| match output {
-                HostOutput::Array(operand) => of_operand(plan, operand),
+                HostOutput::Array(operand) => of_operand(slots, operand),
                 _ => "?".to_owned(),
             };
             let read: Vec<String> = inputs.iter().flatten().chain(captured).map(input).collect();
@@ -47,7 +47,7 @@ pub fn signature(plan: &Plan, graph: &Graph, at: usize) -> String {
     shortened(text)
 }
 
-fn of_operand(plan: &Plan, operand: &Operand) -> String {
+fn of_operand(slots: &[Slot], operand: &Operand) -> String {
     let join =
         |lengths: &[usize]| lengths.iter().map(usize::to_string).collect::<Vec<String>>().join("x");
     let layout = &operand.layout;
@@ -56,7 +56,7 @@ fn of_operand(plan: &Plan, operand: &Operand) -> String {
         false => format!("/{}", join(layout.strides())),
     };
     // Constants may have been prepared once for all runs.
-    let constant = matches!(plan.slots[operand.slot.0].home, Home::Constant(_));
+    let constant = matches!(slots[operand.slot.0].home, Home::Constant(_));
     let mark = if constant { "@" } else { "" };
     format!("{}[{}{strides}]{mark}", operand.dtype, join(layout.shape()))
 }

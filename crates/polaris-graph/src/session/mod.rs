@@ -2,9 +2,14 @@
 
 mod constants;
 mod context;
+mod flow;
+mod hybrid;
+mod measure;
 mod observe;
 mod profile;
 mod runner;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -30,6 +35,9 @@ pub enum Mode {
     Cpu,
     /// On an OpenCL device, as far as it has the operations.
     Gpu,
+    /// On both, each node where a cost model expects all to be done soonest. What it does not know is
+    /// measured once. If one of them alone is about as fast, all runs there.
+    Hybrid,
     /// On a GPU if there is one, otherwise on the CPU.
     #[default]
     Auto,
@@ -92,7 +100,9 @@ impl Session {
         let graph = Arc::new(std::mem::take(&mut model.graph));
         let devices = [Some(cpu), gpu];
         let costs = Arc::new(Costs::new(runtime, devices.clone()));
-        let engine = Arc::new(Engine { devices, side, files });
+        let hybrid =
+            (options.mode == Mode::Hybrid && side == Side::Gpu).then(|| Arc::clone(&costs));
+        let engine = Arc::new(Engine { devices, side, files, hybrid });
         let preferred = Runner::new(engine, graph);
         let failed = AtomicBool::new(false);
         Ok(Self { model, preferred, fallback: OnceLock::new(), failed, costs })
@@ -116,6 +126,11 @@ impl Session {
     /// The device on which instructions are placed that both sides have.
     pub fn device(&self) -> &DeviceRef {
         self.preferred.engine.device(self.side())
+    }
+
+    /// Whether nodes are placed on both sides, by what they cost.
+    pub fn is_hybrid(&self) -> bool {
+        self.preferred.engine.hybrid.is_some()
     }
 
     /// The device of a side, if the model may use it.
@@ -189,7 +204,7 @@ impl Session {
             let engine = &self.preferred.engine;
             let cpu = engine.devices[Side::Cpu.index()].clone();
             let files = engine.files.clone();
-            let engine = Engine { devices: [cpu, None], side: Side::Cpu, files };
+            let engine = Engine { devices: [cpu, None], side: Side::Cpu, files, hybrid: None };
             Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
         })
     }
@@ -311,6 +326,13 @@ fn choose_device(runtime: &Runtime, options: &Options) -> Result<Option<DeviceRe
         Mode::Cpu => Ok(None),
         _ if named.is_some() => Ok(named.filter(|device| device.as_opencl().is_some()).cloned()),
         Mode::Gpu => gpu().or_else(|| opencl().next()).cloned().map(Some).ok_or(Error::NoGpu),
+        Mode::Hybrid => {
+            let device = gpu().or_else(|| opencl().next()).cloned();
+            if device.is_none() {
+                log::warn!("there is no OpenCL device; the model runs on the CPU alone");
+            }
+            Ok(device)
+        }
         Mode::Auto => Ok(gpu().cloned()),
     }
 }

@@ -1,5 +1,6 @@
 //! Where the time of a run goes, instruction by instruction.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use polaris_onnx::Value;
@@ -90,7 +91,7 @@ impl Session {
             for watched in &watch.plans {
                 add_rows(runner, watched, model, &mut rows, &mut measured);
             }
-            if let Err(error) = model.remember(measured) {
+            if let Err(error) = model.remember(averaged(measured)) {
                 log::warn!("{error}; the times are forgotten with this process");
             }
             Ok(Profile {
@@ -145,15 +146,31 @@ fn add_rows(
             roofline_share: costs
                 .filter(|_| known && seconds > 0.0)
                 .map(|costs| costs.rates.roofline(&work) / seconds),
-            predicted_seconds: model.predict(plan, graph, at),
+            predicted_seconds: model.predict(&plan.slots, graph, instruction),
         });
         let wait = costs.filter(|_| known).map_or(0.0, |costs| costs.rates.wait);
         let launch = costs.map_or(0.0, |costs| costs.rates.launch);
         // In an ordinary run nobody waits after each instruction.
         let seconds = (seconds - wait).max(launch.min(seconds));
         let entry = Entry { class, work, seconds, unix_time: unix_time() };
-        measured.push((owner, signature(plan, graph, at), entry));
+        measured.push((owner, signature(&plan.slots, graph, instruction), entry));
     }
+}
+
+/// Instructions of the same signature as one, with their mean time: added up, they are what they were.
+fn averaged(measured: Vec<(Side, String, Entry)>) -> Vec<(Side, String, Entry)> {
+    let mut groups: BTreeMap<(Side, String), (usize, Entry)> = BTreeMap::new();
+    for (side, name, entry) in measured {
+        let seconds = entry.seconds;
+        let group = groups.entry((side, name)).or_insert((0, Entry { seconds: 0.0, ..entry }));
+        group.0 += 1;
+        group.1.seconds += seconds;
+    }
+    let mean = |((side, name), (count, entry)): ((Side, String), (usize, Entry))| {
+        let seconds = entry.seconds / count as f64;
+        (side, name, Entry { seconds, ..entry })
+    };
+    groups.into_iter().map(mean).collect()
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -23,7 +23,12 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
 
 /// Where it runs, for people and programs.
 fn device_name(model: &Model) -> String {
-    if model.fell_back() { "cpu".to_owned() } else { model.device().id().to_string() }
+    let id = model.device().id();
+    match (model.fell_back(), model.is_hybrid()) {
+        (true, _) => "cpu".to_owned(),
+        (false, true) => format!("cpu+{id}"),
+        (false, false) => id.to_string(),
+    }
 }
 
 /// Where the user wants it to run. A device that is named decides, unless it is the CPU.
@@ -32,6 +37,7 @@ fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
         ModeName::Gpu => Mode::Gpu,
+        ModeName::Hybrid => Mode::Hybrid,
         ModeName::Auto => Mode::Auto,
     };
     if mode != Mode::Cpu {
