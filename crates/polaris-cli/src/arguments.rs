@@ -14,7 +14,7 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
-pub use model::{Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
+pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
@@ -98,7 +98,8 @@ CPU does its work. A later check that finds it right releases it.")]
     #[command(after_help = "Examples:
   polaris bench memory
   polaris bench launch --json
-  polaris bench gemm --peers")]
+  polaris bench gemm --peers
+  polaris bench model model.onnx")]
     Bench {
         #[command(subcommand)]
         what: Bench,
@@ -152,6 +153,7 @@ What goes in is named input, what comes out is named output, and the batch may h
   polaris run model.onnx --input tokens=ids.npy --output-dir out
   polaris run classifier.onnx --image cat.jpg --labels imagenet.txt
   polaris run model.onnx --random-inputs --dim batch=4 --mode gpu --repeat 20
+  polaris run model.onnx --random-inputs --profile trace.json
 
 Inputs are NPY files. What the device has no operation for runs on the CPU; `polaris plan` shows it.")]
     Run(Box<Run>),
@@ -165,7 +167,11 @@ Inputs are NPY files. What the device has no operation for runs on the CPU; `pol
     /// Show the instructions by which an ONNX model would be computed
     #[command(after_help = "Examples:
   polaris plan model.onnx
-  polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html")]
+  polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html
+  polaris plan model.onnx --mode hybrid
+
+With --mode hybrid, instructions that were never measured are measured first, and the expected times are
+shown.")]
     Plan(Plan),
 
     /// Run the test data of the ONNX standard
@@ -214,6 +220,15 @@ pub enum Bench {
   polaris bench select
   polaris bench select --device opencl:0 --json")]
     Select,
+
+    /// An ONNX model on random inputs: loading, first run, a run, memory
+    #[command(after_help = "Examples:
+  polaris bench model model.onnx
+  polaris bench model model.onnx --dim batch=8 --mode gpu --runs 50 --json
+  polaris bench model model.onnx --threads 1 --profile trace.json
+
+Every run begins and ends with its inputs and outputs in the host's memory.")]
+    Model(Box<BenchModel>),
 
     /// Matrix products: speed, error, share of the roofline, beside other libraries
     #[command(after_help = "Examples:

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polaris_onnx::{Graph, Value, operators};
 
 use crate::UnsupportedOperator;
-use crate::plan::{Action, Plan, Step};
+use crate::plan::{Plan, Step};
 use crate::session::unsupported;
 
 /// What a model is made of.
@@ -80,45 +80,13 @@ impl Plan {
     pub fn work(&self) -> Work {
         let mut work = Work::default();
         for instruction in &self.instructions {
-            match &instruction.step {
-                Step::Device { action, inputs, output } => {
-                    let elements = output.layout.elements() as u64;
-                    work.flops += match action {
-                        Action::MatMul(_) => {
-                            let shape = inputs[0].layout.shape();
-                            2 * elements * shape[shape.rank() - 1] as u64
-                        }
-                        Action::Convolution(_) => {
-                            let taps = inputs[1].layout.shape();
-                            2 * elements * taps[1..].iter().product::<usize>() as u64
-                        }
-                        Action::TransposedConvolution(_) => {
-                            let taps = inputs[1].layout.shape();
-                            let read = inputs[0].layout.elements() as u64;
-                            2 * read * taps[1..].iter().product::<usize>() as u64
-                        }
-                        Action::Attention(_) => {
-                            let (q, v) = (inputs[0].layout.shape(), inputs[2].layout.shape());
-                            let scores = q[..3].iter().product::<usize>() * v[2];
-                            2 * (scores * (q[3] + v[3])) as u64
-                        }
-                        Action::Reduce(_) | Action::Pool(_) => inputs[0].layout.elements() as u64,
-                        Action::Copy(_)
-                        | Action::Fill(_)
-                        | Action::Lookup(_)
-                        | Action::Remap(_) => 0,
-                        _ => elements,
-                    };
-                    let all = inputs.iter().chain([output]);
-                    work.bytes += all
-                        .map(|operand| (operand.layout.elements() * operand.dtype.size()) as u64)
-                        .sum::<u64>();
-                }
-                Step::Transfer { input, .. } => {
-                    work.bytes += 2 * (input.layout.elements() * input.dtype.size()) as u64;
-                }
-                Step::Host { .. } => work.on_host += 1,
+            if let Step::Host { .. } = &instruction.step {
+                work.on_host += 1;
+                continue;
             }
+            let one = crate::cost::Work::of(instruction);
+            work.flops += one.flops;
+            work.bytes += one.bytes;
         }
         work
     }

@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod cost;
 mod error;
 mod file;
 mod info;
 mod lower;
 pub mod passes;
+pub mod place;
 pub mod plan;
 mod session;
 
@@ -21,4 +23,4 @@ pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
 pub use passes::Passes;
-pub use session::{Mode, Options, Session};
+pub use session::{Mode, Options, Profile, ProfileRow, Session};

@@ -3,12 +3,21 @@
 mod models;
 
 use bytes::Bytes;
+use polaris_graph::plan::Choice;
 use polaris_graph::{Error, Mode, Options, Session};
 use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
+use polaris_runtime::machine::Paths;
 use polaris_runtime::{MemoryLimit, Runtime, RuntimeOptions};
 
 fn runtime() -> Runtime {
-    Runtime::discover(&RuntimeOptions::default()).unwrap()
+    Runtime::discover(&options()).unwrap()
+}
+
+/// What is measured is kept apart from the user's.
+fn options() -> RuntimeOptions {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
+    let paths = Paths { cache: Some(folder.join("cache")), data: Some(folder.join("data")) };
+    RuntimeOptions { paths, ..RuntimeOptions::default() }
 }
 
 fn model(file: Vec<u8>) -> Model {
@@ -35,7 +44,7 @@ fn close(a: &Tensor, b: &Tensor) {
 /// The modes that this machine has.
 fn modes(runtime: &Runtime) -> Vec<Mode> {
     let opencl = runtime.devices().iter().any(|device| device.as_opencl().is_some());
-    if opencl { vec![Mode::Cpu, Mode::Gpu] } else { vec![Mode::Cpu] }
+    if opencl { vec![Mode::Cpu, Mode::Gpu, Mode::Hybrid] } else { vec![Mode::Cpu] }
 }
 
 #[test]
@@ -279,4 +288,64 @@ fn constants_outside_the_folder_are_refused() {
     refused("weights.bin", "60", "16", "has 64 bytes");
     refused("weights.bin", "0", "8", "needs 16 bytes");
     refused("weights.bin", "-1", "16", "is no number");
+}
+
+#[test]
+fn a_profile_has_a_time_for_each_instruction_and_teaches_the_cost_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths =
+        Paths { cache: Some(folder.path().join("cache")), data: Some(folder.path().join("data")) };
+    let options = RuntimeOptions { paths, ..RuntimeOptions::default() };
+    let runtime = Runtime::discover(&options).unwrap();
+    for mode in modes(&runtime) {
+        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let name = session.inputs()[0].0.to_owned();
+        let given = [(name.as_str(), Value::Tensor(tensor(&[1, 2, 8, 8])))];
+        let profile = session.profile(&given, 3).unwrap();
+        let types = [(name.as_str(), given[0].1.ty())];
+        let plan = session.plan(&types).unwrap();
+        assert_eq!(profile.rows.len(), plan.instructions.len());
+        assert_eq!(profile.runs, 3);
+        for row in &profile.rows {
+            assert!(row.seconds > 0.0 && row.predicted_seconds.is_some(), "{row:?}");
+        }
+        let total: f64 = profile.rows.iter().map(|row| row.seconds).sum();
+        assert!((profile.seconds - total).abs() < 1e-9 && profile.run_seconds > 0.0);
+        let convolution = profile.rows.iter().find(|row| row.instruction == "convolution").unwrap();
+        assert!(convolution.flops > 0 && convolution.roofline_share.is_some());
+        // What was measured is what is expected the next time, also of another session: on the CPU exactly,
+        // since nobody waits there.
+        let again = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let second = again.profile(&given, 1).unwrap();
+        if mode == Mode::Cpu {
+            assert!((second.predicted_seconds - profile.seconds).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn hybrid_plans_say_what_was_expected_and_take_the_best() {
+    let runtime = runtime();
+    if !modes(&runtime).contains(&Mode::Hybrid) {
+        eprintln!("SKIPPED: no OpenCL device");
+        return;
+    }
+    let session = Session::new(&runtime, model(models::classifier()), &on(Mode::Hybrid)).unwrap();
+    let name = session.inputs()[0].0.to_owned();
+    let plan = session.plan(&[(name.as_str(), Value::Tensor(tensor(&[1, 2, 8, 8])).ty())]).unwrap();
+    let prediction = plan.prediction.as_ref().unwrap();
+    assert_eq!(prediction.instructions.len(), plan.instructions.len());
+    assert!(prediction.instructions.iter().all(|&seconds| seconds > 0.0));
+    for seconds in [prediction.cpu, prediction.gpu, prediction.hybrid] {
+        assert!(seconds > 0.0 && seconds.is_finite(), "{prediction:?}");
+    }
+    let single = prediction.cpu.min(prediction.gpu);
+    if prediction.tried.is_none() {
+        let chosen = match prediction.chosen {
+            Choice::Cpu => prediction.cpu,
+            Choice::Gpu => prediction.gpu,
+            Choice::Hybrid => prediction.hybrid,
+        };
+        assert!(chosen <= single, "{prediction:?}");
+    }
 }

@@ -12,7 +12,7 @@ pub struct ModelChoice {
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
-    /// Where to run: on the CPU, on an OpenCL device, or on a GPU if there is one
+    /// Where to run: on the CPU, on an OpenCL device, on both, or on a GPU if there is one
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: ModeName,
 
@@ -39,8 +39,22 @@ pub enum ModeName {
     Cpu,
     /// On an OpenCL device, as far as it has the operations
     Gpu,
+    /// On both: each part where measured times say that all is done soonest
+    Hybrid,
     /// On a GPU if there is one, otherwise on the CPU
     Auto,
+}
+
+impl ModeName {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Hybrid => "hybrid",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// Options of `run`.
@@ -76,6 +90,29 @@ pub struct Run {
     /// Write each output there as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+
+    /// Take the time of each instruction, print where it goes, and write a trace of a run there
+    #[arg(long, value_name = "FILE.json")]
+    pub profile: Option<PathBuf>,
+}
+
+/// Options of `bench model`.
+#[derive(Debug, Args)]
+pub struct BenchModel {
+    #[command(flatten)]
+    pub choice: ModelChoice,
+
+    /// Runs that are measured, after the first one and two to warm up
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+
+    /// Decides the random inputs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Take the time of each instruction afterwards, and write a trace of a run there
+    #[arg(long, value_name = "FILE.json")]
+    pub profile: Option<PathBuf>,
 }
 
 /// Options of `info`.

@@ -84,6 +84,15 @@ impl Action {
         with_operation!(self, op => op.name(), packed => packed())
     }
 
+    /// What is computed, but for the elements of what was packed.
+    pub fn parameters(&self) -> String {
+        match self {
+            Self::PackedConvolution(op, weight) => format!("{op:?} {}", weight.shape()),
+            Self::PackedMatMul(op, matrix) => format!("{op:?} {}", matrix.shape()),
+            other => format!("{other:?}"),
+        }
+    }
+
     /// Computes.
     ///
     /// # Errors

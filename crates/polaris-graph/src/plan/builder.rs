@@ -41,7 +41,12 @@ pub(crate) struct Request<'a> {
     pub arrays: &'a Constants,
     /// The largest allocation on either side.
     pub largest_chunk: [usize; 2],
+    /// Another order of the instructions, before they get their places in memory.
+    pub reorder: Option<&'a Reorder<'a>>,
 }
+
+/// The order in which instructions shall run, by their places in the list.
+pub(crate) type Reorder<'a> = dyn Fn(&[Instruction], &[Slot]) -> Vec<usize> + 'a;
 
 /// Where a value lies.
 #[derive(Debug, Clone, Copy, Default)]
@@ -290,6 +295,11 @@ impl<'a> Builder<'a> {
             outputs.push((id, self.plan_output(id)?));
         }
         fuse(&mut self.instructions, &self.slots, &inputs, &outputs);
+        if let Some(reorder) = self.request.reorder {
+            let order = reorder(&self.instructions, &self.slots);
+            self.instructions = order.iter().map(|&at| self.instructions[at].clone()).collect();
+        }
+        let value_bytes = self.value_bytes();
         share_in_place(&mut self.instructions, &self.slots, &inputs, &mut outputs);
         let arenas = place(
             &self.instructions,
@@ -312,7 +322,20 @@ impl<'a> Builder<'a> {
             Arc::new(Rest { nodes: deferred, needs, constants, plans: Plans::default() })
         });
         let (instructions, slots) = (self.instructions, self.slots);
-        Ok(Plan { instructions, slots, arenas, inputs, outputs, rest })
+        let prediction = None;
+        Ok(Plan { instructions, slots, arenas, inputs, outputs, rest, value_bytes, prediction })
+    }
+
+    /// Bytes of all values that lie somewhere.
+    fn value_bytes(&self) -> HashMap<ValueId, u64> {
+        let places = self.located.iter().enumerate();
+        let bytes = |(index, located): (usize, &Located)| {
+            let id = ValueId(index as u32);
+            let place = located.places.iter().flatten().next()?;
+            let bytes = (place.layout.elements() * place.dtype.size()) as u64;
+            (!self.constants.contains_key(&id)).then_some((id, bytes))
+        };
+        places.filter_map(bytes).collect()
     }
 
     /// Whether a value is made here, given or constant.

@@ -4,6 +4,7 @@ mod action;
 mod builder;
 mod fuse;
 mod memory;
+mod order;
 mod text;
 
 use std::collections::HashMap;
@@ -15,9 +16,10 @@ use polaris_ops::Array;
 
 pub use action::Action;
 pub(crate) use builder::{
-    Builder, Request, dtype_of, element_of, has_adjacent_channels, with_adjacent_channels,
+    Builder, Reorder, Request, dtype_of, element_of, has_adjacent_channels, with_adjacent_channels,
 };
 pub use memory::Life;
+pub(crate) use order::dependencies;
 
 pub use text::{PlanText, Row};
 
@@ -253,6 +255,51 @@ pub struct Plan {
     pub outputs: Vec<(ValueId, PlanOutput)>,
     /// What comes after, where shapes depend on what is computed here.
     pub(crate) rest: Option<Arc<Rest>>,
+    /// Bytes of values that are arrays.
+    pub(crate) value_bytes: HashMap<ValueId, u64>,
+    /// What was expected of it and of others, where it was chosen by that.
+    pub prediction: Option<Prediction>,
+}
+
+/// What was expected of the plans that one was chosen from, in seconds of a run.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Prediction {
+    /// All on the CPU.
+    pub cpu: f64,
+    /// All on the device, as far as it has the operations.
+    pub gpu: f64,
+    /// On both; as one of the others where nothing is gained.
+    pub hybrid: f64,
+    /// Which of them was chosen.
+    pub chosen: Choice,
+    /// What they took where they were tried, since they were expected to be close.
+    pub tried: Option<crate::cost::Trial>,
+    /// What is expected of each instruction of the chosen one.
+    #[serde(skip)]
+    pub instructions: Vec<f64>,
+}
+
+/// Which plan was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// All on the CPU.
+    Cpu,
+    /// All on the device.
+    Gpu,
+    /// On both.
+    Hybrid,
+}
+
+impl Choice {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Hybrid => "hybrid",
+        }
+    }
 }
 
 /// Nodes that can be planned only when results of others are there.

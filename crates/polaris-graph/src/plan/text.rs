@@ -5,7 +5,7 @@ use std::fmt;
 use polaris_onnx::Graph;
 use polaris_runtime::Bytes;
 
-use super::{Home, HostInput, HostOutput, Operand, Plan, Side, Step};
+use super::{Home, HostInput, HostOutput, Operand, Plan, Prediction, Side, Step};
 
 /// A plan beside the graph that it was made for.
 pub struct PlanText<'a> {
@@ -27,9 +27,10 @@ impl fmt::Display for PlanText<'_> {
         for (at, instruction) in self.plan.instructions.iter().enumerate() {
             let row = self.plan.row(self.graph, at);
             let side = instruction.side.name();
+            let expected = row.predicted_us.map_or(String::new(), |us| format!("{us:>10.1} us "));
             writeln!(
                 f,
-                "{at:5} {side} {:<24} {} <- {}  ; {}",
+                "{at:5} {side} {expected}{:<24} {} <- {}  ; {}",
                 row.name, row.outputs, row.inputs, row.node
             )?;
         }
@@ -48,6 +49,9 @@ impl fmt::Display for PlanText<'_> {
             if bytes > 0 {
                 writeln!(f, "arena of {}: {}", side.name(), Bytes(bytes as u64))?;
             }
+        }
+        if let Some(prediction) = &self.plan.prediction {
+            writeln!(f, "expected: {prediction}")?;
         }
         if let Some(rest) = &self.plan.rest {
             let nodes = rest.nodes.len();
@@ -76,6 +80,25 @@ pub struct Row {
     pub inputs: String,
     /// What it writes.
     pub outputs: String,
+    /// How long it is expected to take, where the plan was chosen by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_us: Option<f64>,
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
+        let [cpu, gpu, hybrid] = [self.cpu, self.gpu, self.hybrid].map(milliseconds);
+        write!(f, "cpu {cpu}, gpu {gpu}, hybrid {hybrid}")?;
+        if let Some(tried) = &self.tried {
+            let tried = [("cpu", tried.cpu), ("gpu", tried.gpu), ("hybrid", tried.hybrid)];
+            let words: Vec<String> = (tried.iter())
+                .filter_map(|(name, seconds)| Some(format!("{name} {}", milliseconds((*seconds)?))))
+                .collect();
+            write!(f, "; tried: {}", words.join(", "))?;
+        }
+        write!(f, "; chosen: {}", self.chosen.name())
+    }
 }
 
 impl Plan {
@@ -112,7 +135,10 @@ impl Plan {
                 (name, inputs, outputs.iter().map(output).collect::<Vec<String>>().join(", "))
             }
         };
-        Row { name, side: instruction.side, node: node.path.clone(), inputs, outputs }
+        let seconds = self.prediction.as_ref().and_then(|known| known.instructions.get(at));
+        let predicted_us = seconds.map(|seconds| seconds * 1e6);
+        let side = instruction.side;
+        Row { name, side, node: node.path.clone(), inputs, outputs, predicted_us }
     }
 
     /// An operand in words: its type and shape, and where it lies.

@@ -2,7 +2,14 @@
 
 mod constants;
 mod context;
+mod flow;
+mod hybrid;
+mod measure;
+mod observe;
+mod profile;
 mod runner;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,9 +20,11 @@ use polaris_onnx::{Dim, Graph, Model, Tensor, Type, Value, ValueId, operators};
 use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
 
 pub(crate) use constants::Constants;
+pub use profile::{Profile, ProfileRow};
 pub(crate) use runner::Plans;
 use runner::{Engine, Runner};
 
+use crate::cost::Costs;
 use crate::passes::{Change, Passes, optimise};
 use crate::plan::{Plan, Side};
 use crate::{Error, Result, UnsupportedOperator, open_model};
@@ -27,6 +36,9 @@ pub enum Mode {
     Cpu,
     /// On an OpenCL device, as far as it has the operations.
     Gpu,
+    /// On both, each node where a cost model expects all to be done soonest. What it does not know is
+    /// measured once. If one of them alone is about as fast, all runs there.
+    Hybrid,
     /// On a GPU if there is one, otherwise on the CPU.
     #[default]
     Auto,
@@ -52,6 +64,8 @@ pub struct Session {
     /// For a device that fails.
     fallback: OnceLock<Runner>,
     failed: AtomicBool,
+    /// What instructions cost, for whoever asks.
+    costs: Arc<Costs>,
 }
 
 impl Session {
@@ -95,10 +109,14 @@ impl Session {
         }
         let changes = optimise(&mut graph, &options.passes);
         let graph = Arc::new(graph);
-        let engine = Arc::new(Engine { devices: [Some(cpu), gpu], side, files });
+        let devices = [Some(cpu), gpu];
+        let costs = Arc::new(Costs::new(runtime, devices.clone()));
+        let hybrid =
+            (options.mode == Mode::Hybrid && side == Side::Gpu).then(|| Arc::clone(&costs));
+        let engine = Arc::new(Engine { devices, side, files, hybrid });
         let preferred = Runner::new(engine, graph);
         let (fallback, failed) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Self { model, changes, preferred, fallback, failed })
+        Ok(Self { model, changes, preferred, fallback, failed, costs })
     }
 
     /// What the model says of itself; its graph is [`Session::graph`].
@@ -124,6 +142,16 @@ impl Session {
     /// The device on which instructions are placed that both sides have.
     pub fn device(&self) -> &DeviceRef {
         self.preferred.engine.device(self.side())
+    }
+
+    /// Whether nodes are placed on both sides, by what they cost.
+    pub fn is_hybrid(&self) -> bool {
+        self.preferred.engine.hybrid.is_some()
+    }
+
+    /// The device of a side, if the model may use it.
+    pub fn device_on(&self, side: Side) -> Option<&DeviceRef> {
+        self.preferred.engine.devices[side.index()].as_ref()
     }
 
     /// Inputs that must be given, with their types.
@@ -183,15 +211,18 @@ impl Session {
         if self.side() == Side::Cpu {
             return self.preferred.run(given);
         }
-        self.fallback
-            .get_or_init(|| {
-                let engine = &self.preferred.engine;
-                let cpu = engine.devices[Side::Cpu.index()].clone();
-                let files = engine.files.clone();
-                let engine = Engine { devices: [cpu, None], side: Side::Cpu, files };
-                Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
-            })
-            .run(given)
+        self.fallback().run(given)
+    }
+
+    /// The CPU alone.
+    fn fallback(&self) -> &Runner {
+        self.fallback.get_or_init(|| {
+            let engine = &self.preferred.engine;
+            let cpu = engine.devices[Side::Cpu.index()].clone();
+            let files = engine.files.clone();
+            let engine = Engine { devices: [cpu, None], side: Side::Cpu, files, hybrid: None };
+            Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
+        })
     }
 
     /// Whether the device failed, so that the model runs on the CPU instead.
@@ -311,6 +342,13 @@ fn choose_device(runtime: &Runtime, options: &Options) -> Result<Option<DeviceRe
         Mode::Cpu => Ok(None),
         _ if named.is_some() => Ok(named.filter(|device| device.as_opencl().is_some()).cloned()),
         Mode::Gpu => gpu().or_else(|| opencl().next()).cloned().map(Some).ok_or(Error::NoGpu),
+        Mode::Hybrid => {
+            let device = gpu().or_else(|| opencl().next()).cloned();
+            if device.is_none() {
+                log::warn!("there is no OpenCL device; the model runs on the CPU alone");
+            }
+            Ok(device)
+        }
         Mode::Auto => Ok(gpu().cloned()),
     }
 }

@@ -11,8 +11,10 @@ use polaris_runtime::{DeviceRef, MappedFile};
 
 use super::constants::Constants;
 use super::context::{Context, Ready, dense_part};
+use super::observe::Observer;
+use crate::cost::Costs;
 use crate::plan::{
-    Builder, HostInput, HostOutput, Plan, PlanOutput, Request, Side, Step, element_of,
+    Builder, HostInput, HostOutput, Plan, PlanOutput, Reorder, Request, Side, Step, element_of,
 };
 use crate::{Error, Result};
 
@@ -27,6 +29,8 @@ pub(crate) struct Engine {
     pub devices: [Option<DeviceRef>; 2],
     pub side: Side,
     pub files: Vec<MappedFile>,
+    /// What instructions cost, if nodes are placed by that.
+    pub hybrid: Option<Arc<Costs>>,
 }
 
 impl Engine {
@@ -87,7 +91,7 @@ impl Plans {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -96,10 +100,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Runner {
     pub engine: Arc<Engine>,
     pub graph: Arc<Graph>,
-    constants: Constants,
+    pub(super) constants: Constants,
     plans: Plans,
     /// Nodes that the device has no kernel for.
-    on_cpu: Mutex<HashSet<usize>>,
+    pub(super) on_cpu: Mutex<HashSet<usize>>,
+    /// Whether this is the model's own graph, and none inside a node.
+    pub(super) outermost: bool,
     /// Graphs inside nodes, by their address, which the graph above keeps alive.
     inner: Mutex<HashMap<usize, Arc<Runner>>>,
 }
@@ -112,6 +118,7 @@ impl Runner {
             graph,
             plans: Plans::default(),
             on_cpu: Mutex::default(),
+            outermost: true,
             inner: Mutex::default(),
         }
     }
@@ -124,7 +131,16 @@ impl Runner {
     }
 
     /// The outputs of the graph.
-    pub fn run(&self, mut given: Vec<(ValueId, Value)>) -> Result<Vec<Value>> {
+    pub fn run(&self, given: Vec<(ValueId, Value)>) -> Result<Vec<Value>> {
+        self.run_watched(given, &mut ())
+    }
+
+    /// The outputs of the graph, while somebody looks on.
+    pub fn run_watched<O: Observer>(
+        &self,
+        mut given: Vec<(ValueId, Value)>,
+        observer: &mut O,
+    ) -> Result<Vec<Value>> {
         let mut known: HashMap<ValueId, Value> = given.iter().cloned().collect();
         let all: Vec<usize> = (0..self.graph.nodes.len()).collect();
         let none = HashMap::new();
@@ -140,7 +156,8 @@ impl Runner {
                 Some(context) => context,
                 None => self.context(&entry.plan)?,
             };
-            let outputs = self.execute(&entry.plan, &context, &given)?;
+            observer.begin(&entry.plan);
+            let outputs = self.execute(&entry.plan, &context, &given, observer)?;
             lock(&entry.idle).push(context);
             known.extend(outputs);
             match &entry.plan.rest {
@@ -181,26 +198,45 @@ impl Runner {
         if let Some(entry) = plans.find(given) {
             return Ok((entry, None));
         }
+        let first = std::ptr::eq(plans, &self.plans);
+        let wanted = Wanted { nodes, given, constants };
+        let (plan, context) = match &self.engine.hybrid {
+            Some(costs) => self.place(costs, &wanted, first && self.outermost)?,
+            None => self.build(&wanted, &self.constants, &HashSet::new(), None)?,
+        };
+        let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
+        let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
+        plans.keep(given.to_vec(), &entry, most);
+        Ok((entry, Some(context)))
+    }
+
+    /// A plan with its first memory. Nodes run on the CPU that are named, and those that the device has no
+    /// kernel for.
+    pub(super) fn build(
+        &self,
+        wanted: &Wanted<'_>,
+        arrays: &Constants,
+        named: &HashSet<usize>,
+        reorder: Option<&Reorder<'_>>,
+    ) -> Result<(Plan, Context)> {
         loop {
-            let on_cpu = lock(&self.on_cpu).clone();
+            let mut on_cpu = lock(&self.on_cpu).clone();
+            on_cpu.extend(named);
             let plan = Builder::plan(Request {
                 graph: &self.graph,
-                nodes,
-                given,
-                constants,
+                nodes: wanted.nodes,
+                given: wanted.given,
+                constants: wanted.constants,
                 side: self.engine.side,
                 on_cpu: &on_cpu,
-                arrays: &self.constants,
+                arrays,
                 largest_chunk: self.engine.largest_chunks(),
+                reorder,
             })?;
             let context = self.context(&plan)?;
             let missing = without_kernel(&plan, &context);
             if missing.iter().all(|node| on_cpu.contains(node)) {
-                let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
-                let first = std::ptr::eq(plans, &self.plans);
-                let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
-                plans.keep(given.to_vec(), &entry, most);
-                return Ok((entry, Some(context)));
+                return Ok((plan, context));
             }
             lock(&self.on_cpu).extend(missing);
         }
@@ -217,11 +253,12 @@ impl Runner {
         }
     }
 
-    fn execute(
+    pub(super) fn execute<O: Observer>(
         &self,
         plan: &Plan,
         context: &Context,
         given: &[(ValueId, Value)],
+        observer: &mut O,
     ) -> Result<Vec<(ValueId, Value)>> {
         let mut values: HashMap<ValueId, Value> = HashMap::new();
         for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
@@ -249,6 +286,7 @@ impl Runner {
                     self.interpret(instruction.node, &instruction.step, ready, &mut values)?
                 }
             }
+            observer.after(&self.engine, instruction)?;
         }
         let mut outputs = Vec::with_capacity(plan.outputs.len());
         for ((id, output), array) in plan.outputs.iter().zip(&context.outputs) {
@@ -317,9 +355,19 @@ impl Runner {
     fn inner(&self, graph: &Arc<Graph>) -> Arc<Self> {
         let key = Arc::as_ptr(graph) as usize;
         let mut inner = lock(&self.inner);
-        let new = || Arc::new(Self::new(Arc::clone(&self.engine), Arc::clone(graph)));
+        let new = || {
+            let runner = Self::new(Arc::clone(&self.engine), Arc::clone(graph));
+            Arc::new(Self { outermost: false, ..runner })
+        };
         Arc::clone(inner.entry(key).or_insert_with(new))
     }
+}
+
+/// What a plan is made for.
+pub(super) struct Wanted<'a> {
+    pub nodes: &'a [usize],
+    pub given: &'a [(ValueId, Type)],
+    pub constants: &'a HashMap<ValueId, Value>,
 }
 
 /// What surrounds an operator that runs on the host.

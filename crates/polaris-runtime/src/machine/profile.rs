@@ -84,6 +84,12 @@ pub struct Measurement {
     pub device_to_host: LinkMeasurement,
     /// From asking for an empty kernel to knowing that it is done.
     pub launch_us: f64,
+    /// An empty kernel in a row of many, without waiting for each; `None` in older files.
+    #[serde(default)]
+    pub enqueue_us: Option<f64>,
+    /// Compute units, or threads, that were measured; `None` in older files.
+    #[serde(default)]
+    pub compute_units: Option<usize>,
     /// When, in seconds since 1970.
     pub unix_time: u64,
 }

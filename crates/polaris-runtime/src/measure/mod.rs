@@ -43,7 +43,9 @@ pub fn measure(device: &DeviceRef, stop: Stop<'_>) -> Result<Measurement> {
         memory_gbs,
         host_to_device: link(device, true, stop)?,
         device_to_host: link(device, false, stop)?,
-        launch_us: launch_us(device, stop)?,
+        launch_us: launch_us(device, stop, 1)?,
+        enqueue_us: Some(launch_us(device, stop, IN_A_ROW)?),
+        compute_units: Some(device.capabilities().compute_units),
         unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
     })
 }
@@ -83,19 +85,23 @@ fn link(device: &DeviceRef, upload: bool, stop: Stop<'_>) -> Result<LinkMeasurem
     Ok(LinkMeasurement { gbs, latency_us: transfer(4, 101)? * 1e6 })
 }
 
-/// From asking for the smallest piece of work to knowing that it is done.
-fn launch_us(device: &DeviceRef, stop: Stop<'_>) -> Result<f64> {
+/// Launches of a row.
+const IN_A_ROW: usize = 200;
+
+/// From asking for the smallest piece of work to knowing that it is done; of a row, the share of one.
+fn launch_us(device: &DeviceRef, stop: Stop<'_>, in_a_row: usize) -> Result<f64> {
+    let repeats = if in_a_row > 1 { 9 } else { 101 };
     let seconds = match device.as_opencl() {
-        Some(opencl) => opencl::empty_launch_seconds(opencl, device, stop)?,
+        Some(opencl) => opencl::empty_launch_seconds(opencl, device, stop, repeats, in_a_row)?,
         None => {
             let cpu = device.as_cpu().ok_or(Error::NotHostMemory { device: device.id() })?;
-            median_seconds(device, 101, stop, || {
-                cpu.pool().run(cpu.pool().threads(), |_| {});
+            median_seconds(device, repeats, stop, || {
+                (0..in_a_row).for_each(|_| cpu.pool().run(cpu.pool().threads(), |_| {}));
                 Ok(())
             })?
         }
     };
-    Ok(seconds * 1e6)
+    Ok(seconds * 1e6 / in_a_row as f64)
 }
 
 /// The median time of some work, from its start until the device has finished it.

@@ -57,11 +57,15 @@ pub fn empty_launch_seconds(
     device: &OpenClDevice,
     handle: &DeviceRef,
     stop: Stop<'_>,
+    repeats: usize,
+    in_a_row: usize,
 ) -> Result<f64> {
     let kernel = device.kernel(("empty", 0), "empty", || {
         source(64, 256.min(device.capabilities().max_work_group), 4)
     })?;
-    median_seconds(handle, 101, stop, || device.launch(&kernel).run(&[1], &[1]))
+    median_seconds(handle, repeats, stop, || {
+        (0..in_a_row).try_for_each(|_| device.launch(&kernel).run(&[1], &[1]))
+    })
 }
 
 /// The smallest useful launch, done in two ways that can be timed in turn.

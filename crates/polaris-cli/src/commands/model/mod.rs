@@ -1,10 +1,12 @@
-//! Models of others: `run`, `info`, `plan` and `onnx-test`.
+//! Models of others: `run`, `info`, `plan`, `bench model` and `onnx-test`.
 
+pub mod bench;
 mod image;
 pub mod info;
 mod inputs;
 pub mod onnx_test;
 pub mod plan;
+mod profile;
 pub mod run;
 
 use polaris::graph::{Mode, Options, Passes, Session as Model};
@@ -19,6 +21,16 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
     Ok(Model::open(&session.runtime, &choice.model, &options)?)
 }
 
+/// Where it runs, for people and programs.
+fn device_name(model: &Model) -> String {
+    let id = model.device().id();
+    match (model.fell_back(), model.is_hybrid()) {
+        (true, _) => "cpu".to_owned(),
+        (false, true) => format!("cpu+{id}"),
+        (false, false) => id.to_string(),
+    }
+}
+
 /// Where and how the user wants it to run. A device that is named decides, unless it is the CPU.
 fn options(session: &mut Session, mode: ModeName, passes: &PassChoice) -> anyhow::Result<Options> {
     let passes = chosen_passes(passes)?;
@@ -26,6 +38,7 @@ fn options(session: &mut Session, mode: ModeName, passes: &PassChoice) -> anyhow
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
         ModeName::Gpu => Mode::Gpu,
+        ModeName::Hybrid => Mode::Hybrid,
         ModeName::Auto => Mode::Auto,
     };
     if mode != Mode::Cpu {

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use polaris::graph::Work;
 use polaris::graph::passes::Change;
-use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Row, Side};
+use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Prediction, Row, Side};
 use polaris::onnx::Type;
 use polaris::runtime::Bytes;
 use polaris_report::{BarPlot, Block, BlockPlot, Page, Table as PageTable};
 use serde::Serialize;
 
-use super::{closed_inputs, load};
+use super::{closed_inputs, device_name, load};
 use crate::arguments::{Global, Plan};
 use crate::commands::bench_gemm::save::replace_file;
 use crate::exit;
@@ -27,6 +27,8 @@ struct Result {
     passes: Vec<Change>,
     nodes: usize,
     wholly_on_device: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<Prediction>,
     instructions: Vec<Row>,
 }
 
@@ -46,13 +48,14 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     let plan = model.plan(&typed)?;
     let result = Result {
         model: options.choice.model.clone(),
-        device: model.device().id().to_string(),
+        device: device_name(&model),
         inputs: types.iter().map(|(name, ty)| format!("{name}: {ty}")).collect(),
         arena_bytes: Arenas { cpu: plan.arena_bytes(Side::Cpu), gpu: plan.arena_bytes(Side::Gpu) },
         work: plan.work(),
         passes: model.changes().to_vec(),
         nodes: model.graph().nodes.len(),
         wholly_on_device: plan.is_wholly_on(model.side()),
+        prediction: plan.prediction.clone(),
         instructions: (0..plan.instructions.len()).map(|at| plan.row(model.graph(), at)).collect(),
     };
     if let Some(path) = &options.html {
@@ -91,12 +94,14 @@ fn page(result: &Result, plan: &Instructions) -> Page {
     }
     counts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let where_ = if result.wholly_on_device { "wholly there" } else { "partly on the CPU" };
+    let expected = result.prediction.as_ref().map_or("-".to_owned(), Prediction::to_string);
     let facts = [
         ("Device", format!("{} ({where_})", result.device)),
         ("Inputs", result.inputs.join(", ")),
         ("Passes", passes_in_words(&result.passes)),
         ("Instructions", result.instructions.len().to_string()),
         ("Work", format!("{:.3} GFLOP", result.work.flops as f64 / 1e9)),
+        ("Expected", expected),
         (
             "Memory in between",
             Bytes((result.arena_bytes.cpu + result.arena_bytes.gpu) as u64).to_string(),

@@ -9,7 +9,7 @@ use polaris::nn::tensors_file::write_atomically;
 use polaris::onnx::{Tensor, Value};
 use serde::Serialize;
 
-use super::{check_dims, closed, image, inputs, load};
+use super::{check_dims, closed, device_name, image, inputs, load, profile};
 use crate::arguments::{Global, Run};
 use crate::exit;
 use crate::interrupt;
@@ -28,7 +28,12 @@ struct Result {
     outputs: Vec<Output>,
     #[serde(skip_serializing_if = "Option::is_none")]
     classes: Option<Vec<Class>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<polaris::graph::Profile>,
 }
+
+/// Runs that are watched where `--repeat` asks for one.
+const PROFILED_RUNS: usize = 5;
 
 #[derive(Serialize)]
 struct Output {
@@ -77,13 +82,21 @@ pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
     };
     let mut result = Result {
         model: options.choice.model.clone(),
-        device: if model.fell_back() { "cpu".to_owned() } else { model.device().id().to_string() },
+        device: device_name(&model),
         runs: options.repeat,
         first_ms,
         median_ms: times.get(times.len() / 2).copied(),
         outputs: Vec::new(),
         classes,
+        profile: None,
     };
+    if let Some(path) = &options.profile {
+        let runs = if options.repeat > 1 { options.repeat as usize } else { PROFILED_RUNS };
+        let taken = model.profile(&given, runs)?;
+        let title = options.choice.model.display().to_string();
+        profile::write_trace(path, &title, &model, &taken)?;
+        result.profile = Some(taken);
+    }
     let mut taken = Vec::new();
     for (name, value) in &outputs {
         result.outputs.push(describe(name, value, options, &mut taken)?);
@@ -243,6 +256,9 @@ fn print(result: &Result) -> anyhow::Result<()> {
             table.row(vec![class.class.to_string(), label, format!("{:.4}", class.probability)]);
         }
         table.print()?;
+    }
+    if let Some(taken) = &result.profile {
+        profile::print(taken)?;
     }
     let median = result.median_ms.map_or(String::new(), |ms| format!(", then {ms:.2} ms"));
     print_line(&format!("{}: first run {:.1} ms{median}", result.device, result.first_ms))

@@ -93,13 +93,7 @@ multiversion! {
         let [rows, columns] = &geometry.lengths;
         let channels = geometry.groups;
         let whole = whole(columns);
-        let fixed = match (columns.kernel, columns.stride, columns.dilation) {
-            (3, 1, 1) => several::<F, 3, 1>,
-            (3, 2, 1) => several::<F, 3, 2>,
-            (5, 1, 1) => several::<F, 5, 1>,
-            (5, 2, 1) => several::<F, 5, 2>,
-            _ => one_by_one::<F>,
-        };
+        let kernel = (columns.kernel, columns.stride, columns.dilation);
         for line in lines {
             let (index, row) = (line / part.rows, part.first_row + line % part.rows);
             let (first_tap, taps, first_row) = inside(rows, row);
@@ -112,7 +106,15 @@ multiversion! {
                         && whole.contains(&column)
                         && column + POSITIONS <= whole.end;
                     if fits {
-                        fixed(job, part, image, line, column);
+                        // Called by name: behind a pointer, they would not be compiled for the
+                        // instructions of this function.
+                        match kernel {
+                            (3, 1, 1) => several::<F, 3, 1>(job, part, image, line, column),
+                            (3, 2, 1) => several::<F, 3, 2>(job, part, image, line, column),
+                            (5, 1, 1) => several::<F, 5, 1>(job, part, image, line, column),
+                            (5, 2, 1) => several::<F, 5, 2>(job, part, image, line, column),
+                            _ => one_by_one::<F>(job, part, image, line, column),
+                        }
                         column += POSITIONS;
                     } else {
                         single::<F>(job, part, image, line, column);

@@ -1,0 +1,162 @@
+//! Where the time of a model's run goes: a table, and a trace for viewers of the trace-event format.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use polaris::graph::plan::Side;
+use polaris::graph::{Profile, ProfileRow, Session as Model};
+use serde_json::{Value, json};
+
+use crate::commands::bench_gemm::save::replace_file;
+use crate::output::{Table, print_line};
+
+/// Instructions that are shown; `--json` has all.
+const MOST_SHOWN: usize = 20;
+
+/// Prints the instructions that take longest, and what those of each kind take together.
+pub fn print(profile: &Profile) -> anyhow::Result<()> {
+    let mut order: Vec<&ProfileRow> = profile.rows.iter().collect();
+    order.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let share = |seconds: f64| format!("{:.1}%", 100.0 * seconds / profile.seconds.max(1e-12));
+    let microseconds = |seconds: f64| format!("{:.1}", seconds * 1e6);
+    let mut table = Table::new(&[
+        "instruction",
+        "side",
+        ">us",
+        ">share",
+        ">GFLOPS",
+        ">GB/s",
+        ">roofline",
+        ">predicted us",
+        "node",
+    ]);
+    for row in order.iter().take(MOST_SHOWN) {
+        table.row(vec![
+            row.instruction.clone(),
+            row.side.name().to_owned(),
+            microseconds(row.seconds),
+            share(row.seconds),
+            format!("{:.1}", row.gflops),
+            format!("{:.1}", row.gbs),
+            row.roofline_share.map_or(String::new(), |share| format!("{:.0}%", 100.0 * share)),
+            row.predicted_seconds.map_or(String::new(), microseconds),
+            row.node.clone(),
+        ]);
+    }
+    table.print()?;
+    if order.len() > MOST_SHOWN {
+        print_line(&format!("  and {} more; --json has all", order.len() - MOST_SHOWN))?;
+    }
+    let mut table = Table::new(&[
+        "kind",
+        "side",
+        ">count",
+        ">us",
+        ">share",
+        ">GFLOPS",
+        ">GB/s",
+        ">predicted us",
+    ]);
+    for ((instruction, side), kind) in kinds(profile) {
+        table.row(vec![
+            instruction.to_owned(),
+            side.name().to_owned(),
+            kind.count.to_string(),
+            microseconds(kind.seconds),
+            share(kind.seconds),
+            format!("{:.1}", kind.flops as f64 / kind.seconds.max(1e-12) / 1e9),
+            format!("{:.1}", kind.bytes as f64 / kind.seconds.max(1e-12) / 1e9),
+            microseconds(kind.predicted),
+        ]);
+    }
+    table.print()?;
+    let milliseconds = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
+    print_line(&format!(
+        "{} runs: all instructions {}, predicted {}; a run without watching {}",
+        profile.runs,
+        milliseconds(profile.seconds),
+        milliseconds(profile.predicted_seconds),
+        milliseconds(profile.run_seconds)
+    ))
+}
+
+#[derive(Default)]
+struct Kind {
+    count: usize,
+    seconds: f64,
+    predicted: f64,
+    flops: u64,
+    bytes: u64,
+}
+
+/// Instructions of the same name on the same side together, the longest first.
+fn kinds(profile: &Profile) -> Vec<((&str, Side), Kind)> {
+    let mut kinds: BTreeMap<(&str, Side), Kind> = BTreeMap::new();
+    for row in &profile.rows {
+        let kind = kinds.entry((&row.instruction, row.side)).or_default();
+        kind.count += 1;
+        kind.seconds += row.seconds;
+        kind.predicted += row.predicted_seconds.unwrap_or(0.0);
+        kind.flops += row.flops;
+        kind.bytes += row.bytes;
+    }
+    let mut kinds: Vec<((&str, Side), Kind)> = kinds.into_iter().collect();
+    kinds.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+    kinds
+}
+
+/// Writes one run as a trace: one track for each device, one event for each instruction.
+pub fn write_trace(
+    path: &Path,
+    title: &str,
+    model: &Model,
+    profile: &Profile,
+) -> anyhow::Result<()> {
+    let text = serde_json::to_string(&trace(title, &track_names(model), profile))?;
+    replace_file(path, &text)?;
+    eprintln!(
+        "note: the trace is {}; chrome://tracing and ui.perfetto.dev show it",
+        path.display()
+    );
+    Ok(())
+}
+
+fn track_names(model: &Model) -> [String; 2] {
+    Side::ALL.map(|side| match model.device_on(side) {
+        Some(device) => format!("{} ({})", device.id(), device.info().name),
+        None => side.name().to_owned(),
+    })
+}
+
+fn trace(title: &str, tracks: &[String; 2], profile: &Profile) -> Value {
+    let name = |what: &str, tid: usize, name: &str| json!({"ph": "M", "pid": 1, "tid": tid, "name": what, "args": {"name": name}});
+    let mut events = vec![name("process_name", 0, title)];
+    for side in Side::ALL {
+        if profile.rows.iter().any(|row| row.side == side) {
+            events.push(name("thread_name", side.index(), &tracks[side.index()]));
+        }
+    }
+    for row in &profile.rows {
+        events.push(json!({
+            "ph": "X",
+            "pid": 1,
+            "tid": row.side.index(),
+            "name": row.instruction,
+            "cat": row.class,
+            "ts": row.start_seconds * 1e6,
+            "dur": row.run_seconds * 1e6,
+            "args": {
+                "node": row.node,
+                "operator": row.operator,
+                "median_us": row.seconds * 1e6,
+                "predicted_us": row.predicted_seconds.map(|seconds| seconds * 1e6),
+                "flops": row.flops,
+                "bytes": row.bytes,
+                "gflops": row.gflops,
+                "gbs": row.gbs,
+                "roofline_share": row.roofline_share,
+            },
+        }));
+    }
+    json!({"displayTimeUnit": "ms", "traceEvents": events})
+}

@@ -1,0 +1,325 @@
+//! Plans on both sides: each node where all is expected to be done soonest.
+//!
+//! A plan is made for either side, and what is not known of their instructions is measured. From the times
+//! the nodes are placed, and a third plan is made. Of the three, the one is taken that is expected to be
+//! fastest; those that are expected to be close are tried. One side alone is preferred where both are about
+//! as fast.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polaris_onnx::{Tensor, Type, Value, ValueId};
+use polaris_runtime::DeviceKind;
+
+use super::constants::Constants;
+use super::context::Context;
+use super::flow::Flow;
+use super::runner::{Runner, Wanted, lock};
+use crate::Result;
+use crate::cost::{CostModel, Costs, Trial, fingerprint, signature};
+use crate::place;
+use crate::place::schedule::{self, Job, Kind};
+use crate::plan::{
+    Choice, Instruction, Plan, PlanOutput, Prediction, Side, Slot, Step, dependencies,
+};
+
+/// Both sides together must be faster than one alone by this much: predictions are not exact.
+const GAIN: f64 = 0.97;
+/// Plans that are expected to take at most this many times as long as the best are tried, and the better
+/// side alone.
+const CLOSE: f64 = 1.5;
+/// Runs of a trial, after one that warms up, and the time for them.
+const TRIAL_RUNS: usize = 5;
+const TRIAL_BUDGET: Duration = Duration::from_secs(10);
+
+/// What was decided.
+struct Decision {
+    on_cpu: HashSet<usize>,
+    order: Option<Vec<usize>>,
+    prediction: Prediction,
+}
+
+/// A plan that may be chosen.
+struct Candidate {
+    choice: Choice,
+    plan: Plan,
+    context: Context,
+    seconds: f64,
+}
+
+impl Runner {
+    /// The plan that is expected to be fastest, with its first memory. Only the model's own graph is
+    /// measured; graphs inside nodes and later stages are placed by estimates, since their shapes may
+    /// change with every run.
+    pub(super) fn place(
+        &self,
+        costs: &Costs,
+        wanted: &Wanted<'_>,
+        measure: bool,
+    ) -> Result<(Plan, Context)> {
+        let all: HashSet<usize> = wanted.nodes.iter().copied().collect();
+        // Constants that are needed on the other side only to find that out are let go of again.
+        let scratch = Constants::new(Arc::clone(&self.engine));
+        let gpu = match self.build(wanted, &scratch, &HashSet::new(), None) {
+            Err(error) if error.is_device_failure() => {
+                log::warn!("{error}; the model runs on the CPU alone");
+                return self.build(wanted, &self.constants, &all, None);
+            }
+            result => result?,
+        };
+        let cpu = self.build(wanted, &scratch, &all, None)?;
+        let decision = costs.with(|model| {
+            if measure {
+                self.measure_unknown(model, Side::Cpu, (&cpu.0, &cpu.1))?;
+                self.measure_unknown(model, Side::Gpu, (&gpu.0, &gpu.1))?;
+            }
+            self.decide(model, wanted, &all, cpu, gpu, &scratch, measure)
+        })?;
+        drop(scratch);
+        let Decision { on_cpu, order, mut prediction } = decision;
+        let given = |instructions: &[Instruction], _: &[Slot]| match &order {
+            Some(order) if order.len() == instructions.len() => order.clone(),
+            _ => (0..instructions.len()).collect(),
+        };
+        let (mut plan, context) = self.build(wanted, &self.constants, &on_cpu, Some(&given))?;
+        prediction.instructions = costs.with(|model| {
+            let one = |instruction| model.predict(&plan.slots, &self.graph, instruction);
+            Ok(plan
+                .instructions
+                .iter()
+                .map(|instruction| one(instruction).unwrap_or(0.0))
+                .collect())
+        })?;
+        plan.prediction = Some(prediction);
+        Ok((plan, context))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all that a decision depends on")]
+    fn decide(
+        &self,
+        model: &mut CostModel,
+        wanted: &Wanted<'_>,
+        all: &HashSet<usize>,
+        cpu: (Plan, Context),
+        gpu: (Plan, Context),
+        scratch: &Constants,
+        try_them: bool,
+    ) -> Result<Decision> {
+        // A device that is the CPU under another name computes while the CPU does not.
+        let overlap = self.engine.device(Side::Gpu).info().kind != DeviceKind::Cpu;
+        let flow = {
+            let without_kernel = lock(&self.on_cpu).clone();
+            Flow::new(&self.graph, wanted, &cpu.0, &gpu.0, &without_kernel, model, overlap)
+        };
+        let placed = place::place(&flow.problem);
+        let mut candidates = Vec::new();
+        for (choice, (plan, context)) in [(Choice::Cpu, cpu), (Choice::Gpu, gpu)] {
+            let seconds = self.seconds(model, &plan, overlap);
+            candidates.push(Candidate { choice, plan, context, seconds });
+        }
+        let on_cpu = flow.on_cpu(&placed.sides);
+        let order = RefCell::new(None);
+        let single = Side::ALL.iter().any(|&side| flow.problem.all_on(side) == placed.sides);
+        if !single {
+            let reorder = |instructions: &[Instruction], slots: &[Slot]| -> Vec<usize> {
+                let found = self.order(model, instructions, slots, overlap);
+                order.replace(Some(found.clone()));
+                found
+            };
+            match self.build(wanted, scratch, &on_cpu, Some(&reorder)) {
+                Ok((plan, context)) => {
+                    let seconds = self.seconds(model, &plan, overlap);
+                    let choice = Choice::Hybrid;
+                    candidates.push(Candidate { choice, plan, context, seconds });
+                }
+                // No room for a third plan: one of the others is there.
+                Err(error) if error.is_device_failure() => log::info!("{error}"),
+                Err(error) => return Err(error),
+            }
+        }
+        let tried = if try_them { self.try_close(model, wanted, &candidates)? } else { None };
+        let expected = |choice: Choice| {
+            candidates.iter().find(|one| one.choice == choice).map(|one| one.seconds)
+        };
+        let [on_one, on_other] = [Choice::Cpu, Choice::Gpu].map(expected);
+        let (cpu, gpu) = (on_one.unwrap_or(f64::INFINITY), on_other.unwrap_or(f64::INFINITY));
+        let hybrid = expected(Choice::Hybrid);
+        let chosen = match &tried {
+            Some(trial) => choose(trial.cpu, trial.gpu, trial.hybrid),
+            None => choose(Some(cpu), Some(gpu), hybrid),
+        };
+        let instructions = Vec::new();
+        let hybrid = hybrid.unwrap_or(cpu.min(gpu));
+        let prediction = Prediction { cpu, gpu, hybrid, chosen, tried, instructions };
+        Ok(match chosen {
+            Choice::Cpu => Decision { on_cpu: all.clone(), order: None, prediction },
+            Choice::Gpu => Decision { on_cpu: HashSet::new(), order: None, prediction },
+            Choice::Hybrid => Decision { on_cpu, order: order.into_inner(), prediction },
+        })
+    }
+
+    /// How long a run is expected to take.
+    fn seconds(&self, model: &CostModel, plan: &Plan, overlap: bool) -> f64 {
+        let mut jobs = self.jobs(model, &plan.instructions, &plan.slots);
+        // What lies on the device in the end is read from there.
+        for (_, output) in &plan.outputs {
+            if let PlanOutput::Array(operand, _) = output
+                && plan.slots[operand.slot.0].side == Side::Gpu
+            {
+                let bytes = (operand.layout.elements() * operand.dtype.size()) as u64;
+                let seconds = model.copy_seconds(Side::Cpu, bytes);
+                jobs.push(Job { kind: Kind::Copy(Side::Cpu), seconds, launch: 0.0, after: vec![] });
+            }
+        }
+        let order: Vec<usize> = (0..jobs.len()).collect();
+        schedule::simulate(&jobs, &order, overlap)
+    }
+
+    fn jobs(&self, model: &CostModel, instructions: &[Instruction], slots: &[Slot]) -> Vec<Job> {
+        let launch = model.side(Side::Gpu).map_or(0.0, |costs| costs.rates.launch);
+        let after = dependencies(instructions, slots);
+        (instructions.iter().zip(after))
+            .map(|(instruction, after)| {
+                let side = instruction.side;
+                let seconds = model.predict(slots, &self.graph, instruction).unwrap_or(0.0);
+                let kind = match instruction.step {
+                    Step::Transfer { .. } => Kind::Copy(side),
+                    _ => Kind::Compute(side),
+                };
+                Job { kind, seconds, launch: launch.min(seconds), after }
+            })
+            .collect()
+    }
+
+    /// An order in which both sides work at once, if they can.
+    fn order(
+        &self,
+        model: &CostModel,
+        instructions: &[Instruction],
+        slots: &[Slot],
+        overlap: bool,
+    ) -> Vec<usize> {
+        match overlap {
+            true => schedule::order(&self.jobs(model, instructions, slots)),
+            false => (0..instructions.len()).collect(),
+        }
+    }
+
+    /// Runs the plans that are expected to be close, on zeros, and says how long they took. What was found
+    /// is remembered. `None` if only one is left, or if one of them refuses zeros.
+    fn try_close(
+        &self,
+        model: &mut CostModel,
+        wanted: &Wanted<'_>,
+        candidates: &[Candidate],
+    ) -> Result<Option<Trial>> {
+        let best = candidates.iter().map(|one| one.seconds).fold(f64::INFINITY, f64::min);
+        // One side alone is always among them: a mistake would cost what it would have saved.
+        let alone = (candidates.iter().filter(|one| one.choice != Choice::Hybrid))
+            .map(|one| one.seconds)
+            .fold(f64::INFINITY, f64::min);
+        let close: Vec<&Candidate> = (candidates.iter())
+            .filter(|one| one.seconds <= CLOSE * best || one.seconds == alone)
+            .collect();
+        if close.len() < 2 {
+            return Ok(None);
+        }
+        let name = self.trial_name(&close);
+        let known = model.side(Side::Gpu).and_then(|costs| costs.database.trial(&name));
+        if known.is_some() {
+            return Ok(known);
+        }
+        let Some(given) = zeros(wanted.given) else { return Ok(None) };
+        log::warn!("{} plans are tried, once", close.len());
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); close.len()];
+        let begin = Instant::now();
+        for round in 0..=TRIAL_RUNS {
+            if round > 1 && begin.elapsed() > TRIAL_BUDGET {
+                break;
+            }
+            for (one, times) in close.iter().zip(&mut times) {
+                let start = Instant::now();
+                match self.execute(&one.plan, &one.context, &given, &mut ()) {
+                    Ok(_) if round > 0 => times.push(start.elapsed().as_secs_f64()),
+                    Ok(_) => {}
+                    Err(error) if error.is_device_failure() => return Err(error),
+                    // The user's wish ends it; what zeros do not suit is decided by predictions.
+                    Err(error) => {
+                        polaris_onnx::check_stop()?;
+                        log::info!("plans are not tried: {error}");
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        let mut trial = Trial::default();
+        for (one, mut times) in close.iter().zip(times) {
+            times.sort_by(f64::total_cmp);
+            let median = times.get(times.len() / 2).copied();
+            match one.choice {
+                Choice::Cpu => trial.cpu = median,
+                Choice::Gpu => trial.gpu = median,
+                Choice::Hybrid => trial.hybrid = median,
+            }
+        }
+        if let Some(costs) = model.side_mut(Side::Gpu) {
+            costs.database.insert_trial(name, trial);
+            if let Err(error) = costs.database.save() {
+                log::warn!("{error}; the trial is forgotten with this process");
+            }
+        }
+        Ok(Some(trial))
+    }
+
+    /// The same plans on the same devices have the same name.
+    fn trial_name(&self, candidates: &[&Candidate]) -> String {
+        let cpu = self.engine.device(Side::Cpu);
+        let mut text = format!("{} {}", cpu.info().profile_key(), cpu.capabilities().compute_units);
+        for one in candidates {
+            for instruction in &one.plan.instructions {
+                text.push_str(instruction.side.name());
+                text.push_str(&signature(&one.plan.slots, &self.graph, instruction));
+            }
+        }
+        format!("{:016x}", fingerprint(text.as_bytes()))
+    }
+}
+
+/// The fastest; both sides together only if they are faster by a margin.
+fn choose(cpu: Option<f64>, gpu: Option<f64>, hybrid: Option<f64>) -> Choice {
+    let [cpu, gpu, hybrid] = [cpu, gpu, hybrid].map(|seconds| seconds.unwrap_or(f64::INFINITY));
+    if hybrid < GAIN * cpu.min(gpu) {
+        Choice::Hybrid
+    } else if gpu < cpu {
+        Choice::Gpu
+    } else {
+        Choice::Cpu
+    }
+}
+
+/// Values of these types; `None` if there is something else than tensors of numbers among them.
+fn zeros(given: &[(ValueId, Type)]) -> Option<Vec<(ValueId, Value)>> {
+    let zero = |(id, ty): &(ValueId, Type)| {
+        let (element, shape) = ty.known_tensor()?;
+        let count: usize = shape.iter().product();
+        let tensor = Tensor::from_f64(element, &shape, &vec![0.0; count]).ok()?;
+        Some((*id, Value::Tensor(tensor)))
+    };
+    given.iter().map(zero).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_side_is_chosen_where_both_are_about_as_fast() {
+        assert_eq!(choose(Some(1.0), Some(2.0), Some(0.99)), Choice::Cpu);
+        assert_eq!(choose(Some(2.0), Some(1.0), Some(1.0)), Choice::Gpu);
+        assert_eq!(choose(Some(2.0), Some(1.0), Some(0.9)), Choice::Hybrid);
+        assert_eq!(choose(None, Some(1.0), Some(1.2)), Choice::Gpu);
+        assert_eq!(choose(Some(1.0), None, None), Choice::Cpu);
+    }
+}
