@@ -1,7 +1,9 @@
-//! The cases of convolution: the output and both gradients, of every floating-point type, with
+//! The cases of convolution: the output, also with what follows it, and both gradients, of every floating-point type, with
 //! kernels, strides, dilations, padding and groups drawn from the seed.
 
 use polaris_core::DType;
+use polaris_ops::conv::FusedConvolution;
+use polaris_ops::matmul::Activation;
 use polaris_ops::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient};
 
 use crate::case::Case;
@@ -16,13 +18,16 @@ enum Part {
     Output,
     InputGradient,
     WeightGradient,
+    /// The output with a residual or an activation.
+    Fused,
 }
 
 /// Each operation of each type, `f32` first.
 fn variants() -> Vec<(Part, DType)> {
     let parts = [Part::Output, Part::InputGradient, Part::WeightGradient];
     let types = [DType::F32, DType::F16, DType::BF16, DType::F64];
-    types.into_iter().flat_map(|dtype| parts.map(|part| (part, dtype))).collect()
+    let fused = types[..3].iter().map(|&dtype| (Part::Fused, dtype));
+    types.into_iter().flat_map(|dtype| parts.map(|part| (part, dtype))).chain(fused).collect()
 }
 
 /// How many variants there are.
@@ -94,6 +99,10 @@ impl Problem {
     }
 }
 
+fn draw_below(numbers: &mut Numbers, bound: usize) -> usize {
+    numbers.below(bound as u64) as usize
+}
+
 pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let (part, dtype) = variants()[variant];
     let numbers = &mut Numbers::new(parameters.seed);
@@ -111,7 +120,7 @@ pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let special = parameters.special;
     let product = |shape: &[usize]| shape.iter().product::<usize>();
     let (first, second, shape, depth) = match part {
-        Part::Output => (&x, &weight, &y, product(&weight[1..])),
+        Part::Output | Part::Fused => (&x, &weight, &y, product(&weight[1..])),
         Part::InputGradient => (&y, &weight, &x, weight[0] * product(&weight[2..])),
         Part::WeightGradient => (&x, &y, &weight, y[0] * product(&y[2..])),
     };
@@ -132,10 +141,26 @@ pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
         // Numbers around 1, but for the special ones, which are exact in every sum that is one.
         scale += 4.0;
     }
+    let following = match part {
+        Part::Fused => {
+            let activation = Activation::ALL[draw_below(numbers, Activation::ALL.len())];
+            let residual = draw_below(numbers, 2) == 1;
+            Some(FusedConvolution { problem, bias: inputs.len() == 3, residual, activation })
+        }
+        _ => None,
+    };
+    if following.is_some_and(|op| op.residual) {
+        let place = Arrangement { broadcast: 0, missing_axes: 0, ..parameters.inputs[2].clone() };
+        inputs.push(Operand::input(shape, &place, dtype, Domain::Any, false, numbers));
+        scale += 4.0;
+    }
     let output = Operand::output(shape, &parameters.output, dtype, numbers);
     let (scale, tolerance) = (vec![scale; output.layout.elements()], Tolerance::Accumulated);
+    if let Some(op) = following {
+        return Case::new(op, inputs, output, tolerance, scale);
+    }
     match part {
-        Part::Output => Case::new(problem, inputs, output, tolerance, scale),
+        Part::Output | Part::Fused => Case::new(problem, inputs, output, tolerance, scale),
         Part::InputGradient => {
             Case::new(ConvolutionInputGradient { problem }, inputs, output, tolerance, scale)
         }

@@ -1,7 +1,7 @@
 //! Products and convolutions take up what follows them: a bias, an array that is added, an activation.
 //! What they would have written is then read again by nobody.
 
-use polaris_core::Layout;
+use polaris_core::{DType, Layout};
 use polaris_onnx::ValueId;
 use polaris_ops::conv::FusedConvolution;
 use polaris_ops::elementwise::Elementwise;
@@ -10,7 +10,7 @@ use polaris_ops::matmul::{Activation, Bias, MatMul};
 use polaris_ops::{Binary, Expression, Function, Ternary, Unary};
 
 use super::memory::{Life, lives};
-use super::{Action, Instruction, Operand, PlanInput, PlanOutput, Slot, Step};
+use super::{Action, Instruction, Operand, PlanInput, PlanOutput, Side, Slot, Step};
 
 /// Merges instructions as long as there are some to merge; returns how many are gone.
 pub fn fuse(
@@ -66,7 +66,14 @@ fn follower(
 
 /// Whether something can be added to what an action does.
 fn takes_more(action: &Action) -> bool {
-    matches!(action, Action::MatMul(_) | Action::PackedMatMul(..) | Action::PackedConvolution(..))
+    matches!(
+        action,
+        Action::MatMul(_)
+            | Action::PackedMatMul(..)
+            | Action::PackedConvolution(..)
+            | Action::Convolution(_)
+            | Action::FusedConvolution(_)
+    )
 }
 
 /// What an instruction on single elements does with one operand of the result's shape.
@@ -117,6 +124,7 @@ fn of_expression(expression: &Expression) -> Option<Activation> {
 fn merge(first: &Option<Instruction>, second: &Option<Instruction>) -> Option<Instruction> {
     let (first, second) = (first.as_ref()?, second.as_ref()?);
     let Step::Device { action, inputs, output } = &first.step else { return None };
+    let action = &followed(action, inputs, first.side, output)?;
     let Step::Device { action: then, inputs: others, output: target } = &second.step else {
         return None;
     };
@@ -129,7 +137,12 @@ fn merge(first: &Option<Instruction>, second: &Option<Instruction>) -> Option<In
     let action = match following(then, others, place)? {
         Following::Activation(activation) => with_activation(action, activation)?,
         Following::Add(other) => {
-            let addend = added(output, target, &others[other], channel_axis(action))?;
+            let addend = added(
+                output,
+                target,
+                &others[other],
+                channel_axis(action, output.layout.shape().rank()),
+            )?;
             with_addend(action, &mut inputs, addend)?
         }
     };
@@ -138,15 +151,27 @@ fn merge(first: &Option<Instruction>, second: &Option<Instruction>) -> Option<In
     Some(Instruction { step, side: first.side, node: second.node })
 }
 
-/// The axis of the result along which a bias has its values, counted from the end.
-fn channel_axis(action: &Action) -> usize {
+/// The action in the form that takes more.
+fn followed(action: &Action, inputs: &[Operand], side: Side, output: &Operand) -> Option<Action> {
     match action {
-        Action::PackedConvolution(_, weight) => weight.shape().rank() - 1,
+        // The CPU has packed weights for that.
+        Action::Convolution(problem) => (side == Side::Gpu && output.dtype != DType::F64)
+            .then(|| FusedConvolution::plain(*problem, inputs.len() == 3))
+            .map(Action::FusedConvolution),
+        other => Some(other.clone()),
+    }
+}
+
+/// The axis of the result along which a bias has its values, counted from the end.
+fn channel_axis(action: &Action, rank: usize) -> usize {
+    match action {
+        Action::PackedConvolution(..) | Action::FusedConvolution(_) => rank - 1,
         _ => 1,
     }
 }
 
 /// Something that is added to a result.
+#[derive(Clone, Copy)]
 enum Addend {
     Bias(Operand),
     Whole(Operand),
@@ -196,6 +221,9 @@ fn with_activation(action: &Action, activation: Activation) -> Option<Action> {
         Action::PackedConvolution(op, weight) if op.activation == Activation::Identity => {
             Some(Action::PackedConvolution(FusedConvolution { activation, ..*op }, weight.clone()))
         }
+        Action::FusedConvolution(op) if op.activation == Activation::Identity => {
+            Some(Action::FusedConvolution(FusedConvolution { activation, ..*op }))
+        }
         _ => None,
     }
 }
@@ -225,26 +253,31 @@ fn with_addend(action: &Action, inputs: &mut Vec<Operand>, addend: Addend) -> Op
         }
         Some(op)
     };
+    let convolution = |op: &FusedConvolution, inputs: &mut Vec<Operand>| {
+        let mut op = *op;
+        match addend {
+            _ if !op.is_plain() => return None,
+            Addend::Bias(_) if op.bias => return None,
+            Addend::Bias(bias) => {
+                op.bias = true;
+                inputs.push(bias);
+            }
+            Addend::Whole(whole) => {
+                op.residual = true;
+                inputs.push(whole);
+            }
+        }
+        Some(op)
+    };
     match action {
         Action::MatMul(op) => product(op, 2, inputs).map(Action::MatMul),
         Action::PackedMatMul(op, matrix) => {
             product(op, 1, inputs).map(|op| Action::PackedMatMul(op, matrix.clone()))
         }
-        Action::PackedConvolution(op, weight) if op.is_plain() => {
-            let mut op = *op;
-            match addend {
-                Addend::Bias(bias) if !op.bias => {
-                    op.bias = true;
-                    inputs.push(bias);
-                }
-                Addend::Bias(_) => return None,
-                Addend::Whole(whole) => {
-                    op.residual = true;
-                    inputs.push(whole);
-                }
-            }
-            Some(Action::PackedConvolution(op, weight.clone()))
+        Action::PackedConvolution(op, weight) => {
+            convolution(op, inputs).map(|op| Action::PackedConvolution(op, weight.clone()))
         }
+        Action::FusedConvolution(op) => convolution(op, inputs).map(Action::FusedConvolution),
         _ => None,
     }
 }

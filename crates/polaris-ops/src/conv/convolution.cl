@@ -17,8 +17,11 @@
 //   weight  strides of .s0 groups, .s1 channels of the result, .s2 channels of the source, .s3 row
 //           taps, .s4 column taps; .s5 the stride of the bias, .s6 whether there is one, .s7 groups
 //
+// With FUSED, what follows the sum: `more`, .s0 to .s3 the strides of the residual's images, channels, rows
+// and columns; limits of the activation; the residual, which is read if HAS_RESIDUAL.
+//
 // Parameters: T, the type of elements; C, what they are computed in; INDEX; WORK_GROUP, TILE * TILE
-// items of ITEM by ITEM sums; TILE_K.
+// items of ITEM by ITEM sums; TILE_K; FUSED, HAS_RESIDUAL, ACTIVATION(a).
 #ifndef WORK_GROUP
 #define T f32
 #define C float
@@ -27,13 +30,34 @@
 #define TILE 64
 #define TILE_K 16
 #define ITEM 4
+#define FUSED 0
 #endif
 
 #define INDEX8 VECTOR8(INDEX)
 #define OPERANDS \
     uint8 sizes, uint4 extent, int4 reach, INDEX8 strides, INDEX8 weight, \
     __global STORAGE(T) *out, ulong out_at, __global const STORAGE(T) *src, ulong src_at, \
-    __global const STORAGE(T) *taps, ulong taps_at, __global const STORAGE(T) *bias, ulong bias_at
+    __global const STORAGE(T) *taps, ulong taps_at, __global const STORAGE(T) *bias, ulong bias_at \
+    FUSED_OPERANDS
+
+#if FUSED
+#define FUSED_OPERANDS , INDEX8 more, C low, C high, __global const STORAGE(T) *residual, ulong residual_at
+// What becomes of a sum at a position of a channel.
+#define FINISH(sum, image, channel, row, column) \
+    finish(sum, image, channel, row, column, more, low, high, residual, residual_at)
+
+C finish(C a, uint image, uint channel, uint row, uint column, INDEX8 more, C low, C high,
+         __global const STORAGE(T) *residual, ulong residual_at)
+{
+#if HAS_RESIDUAL
+    a += LOAD(T)(residual, residual_at + image * more.s0 + channel * more.s1 + row * more.s2 + column * more.s3);
+#endif
+    return ACTIVATION(a);
+}
+#else
+#define FUSED_OPERANDS
+#define FINISH(sum, image, channel, row, column) (sum)
+#endif
 
 // A place in three axes, the innermost last.
 typedef struct {
@@ -163,7 +187,9 @@ void convolution_tiled(OPERANDS)
         for (uint i = 0; i < ITEM; ++i) {
             const uint row = first_row + item_row + i;
             if (row < sizes.s0 && position < sizes.s1) {
-                STORE(T)(out, at + (group * sizes.s0 + row) * strides.s5, sums[i][j]);
+                const uint channel = group * sizes.s0 + row;
+                const C result = FINISH(sums[i][j], place.outer, channel, place.row, place.column);
+                STORE(T)(out, at + channel * strides.s5, result);
             }
         }
     }
@@ -207,7 +233,7 @@ void convolution_direct(OPERANDS)
         const C sum = sum_at(channel, image, row, column, sizes, extent, reach, strides, weight, src, src_at,
                              taps, taps_at, bias, bias_at);
         const ulong at = out_at + image * strides.s4 + channel * strides.s5;
-        STORE(T)(out, at + row * strides.s6 + column * strides.s7, sum);
+        STORE(T)(out, at + row * strides.s6 + column * strides.s7, FINISH(sum, image, channel, row, column));
     }
 }
 
@@ -222,6 +248,6 @@ void convolution_simple(OPERANDS)
         const C sum = sum_at(channel, image, row, column, sizes, extent, reach, strides, weight, src,
                              src_at, taps, taps_at, bias, bias_at);
         const ulong at = out_at + image * strides.s4 + channel * strides.s5;
-        STORE(T)(out, at + row * strides.s6 + column * strides.s7, sum);
+        STORE(T)(out, at + row * strides.s6 + column * strides.s7, FINISH(sum, image, channel, row, column));
     }
 }

@@ -1,9 +1,19 @@
 //! A convolution of inference: with what follows it, in one pass over the result.
 
-use super::problem::Convolution;
+use polaris_core::DType;
+use polaris_runtime::cpu::CpuDevice;
+use polaris_runtime::opencl::OpenClDevice;
+
+use super::geometry::{Form, Geometry, Roles};
+use super::opencl::{self, Kernel};
+use super::opencl_launch::{Following, launch_gathers};
+use super::problem::{Convolution, OP};
+use super::product::Product;
+use super::reference;
+use crate::elementwise::Elementwise;
 use crate::matmul::Activation;
-use crate::operation::alias_is_harmless;
-use crate::{Array, Error, Result};
+use crate::operation::{Operation, alias_is_harmless, run};
+use crate::{Array, Binary, Error, Result, Ternary};
 
 /// `activation(convolution + bias + residual)`. The arrays are, in this order and as far as the
 /// problem has them: x, weight, bias, residual.
@@ -35,26 +45,169 @@ impl FusedConvolution {
         let expected = usize::from(self.bias) + usize::from(self.residual);
         if arrays.len() != expected {
             let found = arrays.len() + 2;
-            return Err(Error::WrongArity { op: "convolution", expected: expected + 2, found });
+            return Err(Error::WrongArity { op: OP, expected: expected + 2, found });
         }
         let residual = if self.residual { arrays.last().copied() } else { None };
         Ok([if self.bias { arrays.first().copied() } else { None }, residual])
+    }
+
+    /// The arrays of the convolution itself, the residual, and their geometry.
+    fn parts<'a>(&self, inputs: &'a [&'a Array], output: &Array) -> Result<Parts<'a>> {
+        let plain = &inputs[..inputs.len() - usize::from(self.residual && inputs.len() > 2)];
+        let [_, residual] = self.rest(inputs.get(2..).unwrap_or(&[]))?;
+        let geometry = Geometry::new(Form::Output, &self.problem, plain, output)?;
+        if let Some(residual) = residual {
+            check_residual(residual, output)?;
+        }
+        Ok(Parts { plain, residual, geometry })
+    }
+
+    /// The same as a product of matrices, if it is one.
+    fn product(&self, parts: &Parts<'_>, output: &Array) -> Result<Option<Product>> {
+        let roles = Roles::new(Form::Output, parts.plain, output)?;
+        let Some(mut product) = Product::of(Form::Output, &parts.geometry, &roles)? else {
+            return Ok(None);
+        };
+        product.op.epilogue.activation = self.activation;
+        if let Some(residual) = parts.residual {
+            let Some(view) = Product::result_view(&parts.geometry, residual)? else {
+                return Ok(None);
+            };
+            product.op.beta = 1.0;
+            product.inputs.insert(2, view);
+        }
+        Ok(Some(product))
+    }
+}
+
+/// The arrays by what they are to the convolution.
+struct Parts<'a> {
+    plain: &'a [&'a Array],
+    residual: Option<&'a Array>,
+    geometry: Geometry,
+}
+
+impl Operation for FusedConvolution {
+    type Kernel = Kernel;
+
+    const KERNELS: &'static [Kernel] = opencl::KERNELS;
+
+    fn name(&self) -> &'static str {
+        "fused_convolution"
+    }
+
+    fn check(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        self.parts(inputs, output).map(|_| ())
+    }
+
+    fn supports(
+        &self,
+        kernel: Kernel,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> bool {
+        // The limits of activations are passed as `float`.
+        let Ok(parts) = self.parts(inputs, output) else { return false };
+        output.dtype() != DType::F64
+            && opencl::supports(Form::Output, &parts.geometry, kernel, device, parts.plain, output)
+            && (kernel != Kernel::Product
+                || self.product(&parts, output).is_ok_and(|product| product.is_some()))
+    }
+
+    fn preferred(
+        &self,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Option<Kernel> {
+        let parts = self.parts(inputs, output).ok()?;
+        let kernel = opencl::preferred(Form::Output, &parts.geometry, device, parts.plain, output)?;
+        self.supports(kernel, device, inputs, output).then_some(kernel)
+    }
+
+    fn kernel_name(&self, kernel: Kernel, _: &[&Array], output: &Array) -> String {
+        let (dtype, activation) = (output.dtype(), self.activation.name());
+        format!("{}_{dtype}_{}_{activation}", self.name(), kernel.name())
+    }
+
+    /// One step after the other: the fast way on the CPU is a packed weight.
+    fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+        let parts = self.parts(inputs, output)?;
+        if parts.residual.is_some_and(|residual| residual.overlaps(output)) {
+            return Err(Error::AliasedOutput { op: self.name() });
+        }
+        self.problem.run_cpu(cpu, parts.plain, output)?;
+        if let Some(residual) = parts.residual {
+            run(&Elementwise { function: Binary::Add.into() }, &[output, residual], output)?;
+        }
+        match (self.activation, self.activation.function()) {
+            (Activation::Clamp { low, high }, _) => {
+                let limit = |value: f64| -> Result<Array> {
+                    let one = Array::empty(
+                        output.device(),
+                        output.dtype(),
+                        polaris_core::Shape::new(&[1])?,
+                    )?;
+                    run(&crate::fill::Fill { value }, &[], &one)?;
+                    Ok(one)
+                };
+                let (low, high) = (limit(low)?, limit(high)?);
+                let clamp = Elementwise { function: Ternary::Clamp.into() };
+                run(&clamp, &[output, &low, &high], output)
+            }
+            (_, Some(function)) => {
+                run(&Elementwise { function: function.into() }, &[output], output)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn run_opencl(
+        &self,
+        device: &OpenClDevice,
+        kernel: Kernel,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Result<()> {
+        let parts = self.parts(inputs, output)?;
+        if kernel == Kernel::Product
+            && let Some(product) = self.product(&parts, output)?
+        {
+            let inputs: Vec<&Array> = product.inputs.iter().collect();
+            return run(&product.op, &inputs, &product.output);
+        }
+        let roles = Roles::new(Form::Output, parts.plain, output)?;
+        let following = Following { activation: self.activation, residual: parts.residual };
+        launch_gathers(Form::Output, &parts.geometry, device, kernel, &roles, Some(following))
+    }
+
+    fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64> {
+        let parts = self.parts(inputs, output).expect("the arrays should have been checked");
+        let plain = &values[..parts.plain.len()];
+        let sums = reference::convolution(Form::Output, &self.problem, plain, parts.plain, output);
+        let residual = if self.residual { values.last() } else { None };
+        (sums.iter().enumerate())
+            .map(|(at, sum)| {
+                let x = sum + residual.map_or(0.0, |residual| residual[at]);
+                crate::matmul::activation_reference(self.activation, x)
+            })
+            .collect()
     }
 }
 
 /// Whether a residual has the type and shape of the result, and may share its memory.
 pub(super) fn check_residual(residual: &Array, output: &Array) -> Result<()> {
-    let op = super::problem::OP;
     if residual.dtype() != output.dtype() {
         let (lhs, rhs) = (residual.dtype(), output.dtype());
-        return Err(polaris_core::Error::DTypeMismatch { op, lhs, rhs }.into());
+        return Err(polaris_core::Error::DTypeMismatch { op: OP, lhs, rhs }.into());
     }
     if residual.shape() != output.shape() {
         let (lhs, rhs) = (*residual.shape(), *output.shape());
-        return Err(polaris_core::Error::ShapeMismatch { op, lhs, rhs }.into());
+        return Err(polaris_core::Error::ShapeMismatch { op: OP, lhs, rhs }.into());
     }
     match alias_is_harmless(residual, output) {
         true => Ok(()),
-        false => Err(Error::AliasedOutput { op }),
+        false => Err(Error::AliasedOutput { op: OP }),
     }
 }

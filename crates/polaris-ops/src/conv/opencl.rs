@@ -121,6 +121,6 @@ pub(super) fn run(
     }
     match form {
         Form::WeightGradient => launch_weight(geometry, device, kernel, &roles),
-        _ => launch_gathers(form, geometry, device, kernel, &roles),
+        _ => launch_gathers(form, geometry, device, kernel, &roles, None),
     }
 }

@@ -5,9 +5,11 @@ use polaris_runtime::DeviceExt;
 use polaris_runtime::opencl::{Launch, OpenClDevice};
 
 use super::axis::Axis;
+use super::geometry::strides;
 use super::geometry::{Form, Gather, Geometry, Roles};
 use super::opencl::Kernel;
-use super::opencl_program::{Config, Entry, SQUARE, TILE, TILE_K, WORK_GROUP};
+use super::opencl_program::{Config, Entry, Finish, SQUARE, TILE, TILE_K, WORK_GROUP};
+use crate::matmul::Activation;
 use crate::opencl::{pass_array, pass_axes};
 use crate::{Array, Result};
 
@@ -42,6 +44,13 @@ fn reach(axes: &[Axis; 2]) -> [u32; 4] {
     [rows.first, columns.first, rows.advance, columns.advance].map(|offset| offset as i32 as u32)
 }
 
+/// What follows the sums of an output.
+#[derive(Clone, Copy)]
+pub(super) struct Following<'a> {
+    pub activation: Activation,
+    pub residual: Option<&'a Array>,
+}
+
 /// Enqueues every sum of the output or of the gradient of the input.
 pub(super) fn launch_gathers(
     form: Form,
@@ -49,6 +58,7 @@ pub(super) fn launch_gathers(
     device: &OpenClDevice,
     kernel: Kernel,
     roles: &Roles<'_>,
+    following: Option<Following<'_>>,
 ) -> Result<()> {
     let (source, output) = match form {
         Form::InputGradient => (roles.y, roles.x),
@@ -58,8 +68,13 @@ pub(super) fn launch_gathers(
         let [rows, columns] = &gather.axes;
         let positions = gather.images * rows.count * columns.count;
         let arrays = [source, output, roles.weight];
-        let wide = is_wide(arrays);
-        let config = Config { weight: false, dtype: output.dtype(), wide };
+        let residual = following.and_then(|following| following.residual);
+        let wide = is_wide(arrays) || residual.is_some_and(|residual| is_wide([residual; 3]));
+        let finish = following.map(|Following { activation, residual }| Finish {
+            activation,
+            residual: residual.is_some(),
+        });
+        let config = Config { weight: false, dtype: output.dtype(), wide, finish };
         let entry = Entry::of(kernel);
         let built =
             device.kernel(("convolution", config.key(entry)), config.entry(entry), || {
@@ -75,6 +90,16 @@ pub(super) fn launch_gathers(
         let launch = launch.buffer(weight.buffer(), weight.layout().offset() + first_tap);
         // A bias that is not there is not read.
         let launch = pass_array(launch, roles.bias.unwrap_or(weight));
+        let launch = match following {
+            Some(Following { activation, residual }) => {
+                // The same goes for a residual.
+                let residual = residual.unwrap_or(weight);
+                let (low, high) = activation.limits();
+                let launch = pass_axes(launch, &strides(residual), wide);
+                pass_array(launch.value(low as f32).value(high as f32), residual)
+            }
+            None => launch,
+        };
         let groups = match kernel {
             Kernel::Tiled => gather.groups * gather.rows.div_ceil(TILE) * positions.div_ceil(TILE),
             Kernel::Direct => {
@@ -152,7 +177,7 @@ pub(super) fn launch_weight(
     let partial = output.device().allocate(sum_dtype, partial_length)?;
     let arrays = [roles.x, roles.y, output];
     let wide = is_wide(arrays);
-    let config = Config { weight: true, dtype: output.dtype(), wide };
+    let config = Config { weight: true, dtype: output.dtype(), wide, finish: None };
     let launch = |entry: Entry, work_groups: usize| -> Result<()> {
         let built =
             device.kernel(("convolution", config.key(entry)), config.entry(entry), || {

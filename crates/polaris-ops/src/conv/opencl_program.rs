@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 
 use super::opencl::Kernel;
+use crate::matmul::{Activation, activation_expression as expression};
 use crate::opencl::{ELEMENT, compute_type, dtype_code};
 
 /// Work-items in a group.
@@ -25,6 +26,24 @@ pub(super) struct Config {
     pub weight: bool,
     pub dtype: DType,
     pub wide: bool,
+    /// What follows the sums, if something does.
+    pub finish: Option<Finish>,
+}
+
+/// What follows a sum.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finish {
+    pub activation: Activation,
+    pub residual: bool,
+}
+
+impl Finish {
+    /// A small number for each kind.
+    fn code(self) -> u64 {
+        let same_kind = |other: &Activation| other.name() == self.activation.name();
+        let place = Activation::ALL.iter().position(same_kind).unwrap_or(0) as u64;
+        1 + (place << 1 | u64::from(self.residual))
+    }
 }
 
 /// The functions of both files.
@@ -49,7 +68,8 @@ impl Entry {
 impl Config {
     pub fn key(&self, entry: Entry) -> u64 {
         let flags = u64::from(self.weight) << 1 | u64::from(self.wide);
-        (dtype_code(self.dtype) << 2 | flags) << 8 | entry as u64
+        let finish = self.finish.map_or(0, Finish::code);
+        ((finish << 8 | dtype_code(self.dtype)) << 2 | flags) << 8 | entry as u64
     }
 
     pub fn entry(&self, entry: Entry) -> &'static str {
@@ -72,13 +92,27 @@ impl Config {
             .number("WORK_GROUP", WORK_GROUP as i64)
             .number("TILE", TILE as i64)
             .number("TILE_K", TILE_K as i64)
-            .number("ITEM", ITEM as i64);
+            .number("ITEM", ITEM as i64)
+            .number("FUSED", self.finish.is_some());
+        let defines = match self.finish {
+            Some(Finish { activation, residual }) => defines
+                .number("HAS_RESIDUAL", residual)
+                .code("ACTIVATION(a)", expression(activation)),
+            None => defines,
+        };
         let (file, parts) = match self.weight {
             true => ("convolution_weight.cl", WEIGHT_PARTS),
             false => ("convolution.cl", GATHER_PARTS),
         };
         let wide = if self.wide { "_wide" } else { "" };
-        let name = format!("{file} {}{wide}", self.dtype);
+        let finish = match self.finish {
+            Some(Finish { activation, residual: true }) => {
+                format!(" {} residual", activation.name())
+            }
+            Some(Finish { activation, .. }) => format!(" {}", activation.name()),
+            None => String::new(),
+        };
+        let name = format!("{file} {}{wide}{finish}", self.dtype);
         ProgramSource { name, parts, defines, options: "" }
     }
 }
@@ -88,9 +122,12 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut programs = Vec::new();
     for weight in [false, true] {
         for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-            programs.push(Config { weight, dtype, wide: false }.source());
+            programs.push(Config { weight, dtype, wide: false, finish: None }.source());
         }
-        programs.push(Config { weight, dtype: DType::F32, wide: true }.source());
+        programs.push(Config { weight, dtype: DType::F32, wide: true, finish: None }.source());
     }
+    let relu = Finish { activation: Activation::Relu, residual: true };
+    let (dtype, finish) = (DType::F32, Some(relu));
+    programs.push(Config { weight: false, dtype, wide: false, finish }.source());
     programs
 }

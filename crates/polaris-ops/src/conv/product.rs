@@ -3,7 +3,7 @@
 
 use polaris_core::{DType, Layout, Shape};
 
-use super::geometry::{Form, Geometry, Roles, pixel_stride};
+use super::geometry::{Form, Geometry, Roles, pixel_stride, strides};
 use crate::matmul::{Bias, Epilogue, MatMul};
 use crate::{Array, Result};
 
@@ -55,6 +55,19 @@ impl Product {
         let bias = roles.bias.map(|_| Bias::PerRow);
         let op = MatMul { epilogue: Epilogue { bias, ..Epilogue::default() }, ..MatMul::default() };
         Ok(Some(Self { op, inputs: all, output }))
+    }
+}
+
+impl Product {
+    /// An array of the result's shape as the product sees it, if its rows follow one another.
+    pub fn result_view(geometry: &Geometry, array: &Array) -> Result<Option<Array>> {
+        let [rows, columns] = geometry.lengths.map(|lengths| lengths.output);
+        let strides = strides(array);
+        let Some(pixel) = pixel_stride(rows, columns, strides) else { return Ok(None) };
+        let Geometry { images, groups, outputs, .. } = *geometry;
+        let dims = [images, groups, outputs, rows * columns];
+        let strides = [strides[0], outputs * strides[1], strides[1], pixel];
+        view(array, &dims, &strides).map(Some)
     }
 }
 

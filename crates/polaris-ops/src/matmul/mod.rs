@@ -14,15 +14,16 @@ mod timeline;
 pub use crate::opencl::tuned::{Explanation, explain};
 pub(crate) use cpu::Strip;
 pub(crate) use cpu::tiles::{TileNumber, TileProduct, Tiles};
-pub(crate) use opencl::shipped_programs;
 pub use opencl::{
     Kernel, MultiplyAdd, Skinny, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, TileTarget,
     VARIANTS, Variant, config_of, default_skinny, default_tile, skinny_config, skinny_of,
     skinny_source, skinny_space, tile_features, tile_of, tile_program, tile_source, tile_space,
     tile_splits, usual_tiles,
 };
+pub(crate) use opencl::{activation_expression, shipped_programs};
 pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
+pub(crate) use reference::activate as activation_reference;
 pub use strassen::{strassen, strassen_into};
 pub use stream::Streamed;
 pub use timeline::Overlap;

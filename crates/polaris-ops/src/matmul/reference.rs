@@ -51,7 +51,8 @@ pub fn matmul(op: &MatMul, values: &[Vec<f64>], inputs: &[&Array], output: &Arra
     result
 }
 
-fn activate(activation: Activation, x: f64) -> f64 {
+/// An activation of one number.
+pub fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Identity => x,
         Activation::Clamp { .. } if x.is_nan() => x,

@@ -21,6 +21,7 @@ use crate::{Array, Result};
 use polaris_core::DType;
 
 pub use features::{TILE_FEATURES, tile_features};
+pub(crate) use program::activation_expression;
 pub use program::{skinny_source, tile_program, tile_source};
 pub use skinny::{Skinny, default_skinny, skinny_config, skinny_of, skinny_space};
 pub use tensor::Tensor;

@@ -123,7 +123,8 @@ impl Config {
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
             .number("EPILOGUE", self.epilogue.is_some());
         if let Some(Finish { has, .. }) = self.epilogue {
-            defines = defines.code("ACTIVATION(a)", expression(activation)).number("HAS", has);
+            defines =
+                defines.code("ACTIVATION(a)", activation_expression(activation)).number("HAS", has);
         }
         let (file, parts, defines) = self.body.complete(defines, self.a);
         let wide = if self.wide { " wide" } else { "" };
@@ -135,7 +136,8 @@ impl Config {
     }
 }
 
-fn expression(activation: Activation) -> String {
+/// An activation of `a`, between `low` and `high` if it has limits.
+pub(crate) fn activation_expression(activation: Activation) -> String {
     match activation {
         Activation::Identity => "(a)".to_owned(),
         Activation::Clamp { .. } => "((a) < low ? low : ((a) > high ? high : (a)))".to_owned(),
