@@ -87,7 +87,7 @@ mod tests {
     /// In one of the orders that exporters use.
     fn with_erf(draft: &mut Draft, x: ValueId, order: usize) -> ValueId {
         let (half, one) = (draft.number(0.5), draft.number(1.0));
-        let inside = if order % 2 == 0 {
+        let inside = if order.is_multiple_of(2) {
             let root = draft.number(std::f32::consts::SQRT_2);
             draft.node("Div", &[x, root])
         } else {
@@ -158,7 +158,8 @@ mod tests {
     fn other_formulas_and_values_that_others_need_stay() {
         let mut draft = Draft::new();
         let x = draft.input("x", &["5"]);
-        let (third, one, root) = (draft.number(0.3), draft.number(1.0), draft.number(1.414_213_5));
+        let (third, one, root) =
+            (draft.number(0.3), draft.number(1.0), draft.number(std::f32::consts::SQRT_2));
         let inside = draft.node("Div", &[x, root]);
         let erf = draft.node("Erf", &[inside]);
         let gate = draft.node("Add", &[erf, one]);
