@@ -1,16 +1,18 @@
 //! Constants on devices: uploaded once, shared by all plans and runs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use polaris_core::Shape;
+use polaris_core::{DType, Shape};
 use polaris_onnx::{Tensor, ValueId};
 use polaris_ops::conv::PackedConvolution;
 use polaris_ops::matmul::PackedMatrix;
 use polaris_ops::{Array, Convolution};
 
-use super::runner::Engine;
+use super::packs::{Key, content_hash};
+use super::runner::{Engine, lock};
 use crate::Result;
+use crate::cost::fingerprint;
 use crate::plan::{Side, dtype_of};
 
 /// Arrays of a graph's constants.
@@ -18,8 +20,8 @@ use crate::plan::{Side, dtype_of};
 pub(crate) struct Constants {
     engine: Arc<Engine>,
     arrays: Mutex<HashMap<(ValueId, Side), Array>>,
-    matrices: Mutex<HashMap<(ValueId, bool), Arc<PackedMatrix>>>,
-    weights: Mutex<HashMap<ValueId, Arc<PackedConvolution>>>,
+    matrices: Mutex<HashMap<(ValueId, bool), (Key, Arc<PackedMatrix>)>>,
+    weights: Mutex<HashMap<ValueId, (Key, Arc<PackedConvolution>)>>,
 }
 
 impl Constants {
@@ -37,7 +39,7 @@ impl Constants {
         if !shared {
             return self.upload(tensor, side);
         }
-        let mut arrays = self.arrays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrays = lock(&self.arrays);
         if let Some(array) = arrays.get(&(id, side)) {
             return Ok(array.clone());
         }
@@ -46,17 +48,34 @@ impl Constants {
         Ok(array)
     }
 
-    /// A matrix (all axes but the first two have one element), possibly turned, as the second factor of products on the CPU. It is packed from a copy
-    /// that nobody keeps.
+    /// A matrix (all axes but the first two have one element), possibly turned, as the second factor of
+    /// products on the CPU. It is packed from a copy that nobody keeps, or was packed before.
     pub fn matrix(&self, id: ValueId, tensor: &Tensor, turned: bool) -> Result<Arc<PackedMatrix>> {
-        let mut matrices = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(matrix) = matrices.get(&(id, turned)) {
+        let mut matrices = lock(&self.matrices);
+        if let Some((_, matrix)) = matrices.get(&(id, turned)) {
             return Ok(Arc::clone(matrix));
         }
-        let array = self.upload(&tensor.reshaped(&tensor.shape()[..2])?, Side::Cpu)?;
-        let array = if turned { array.permute(&[1, 0])? } else { array };
-        let matrix = Arc::new(PackedMatrix::new(array.dtype(), &array)?);
-        matrices.insert((id, turned), Arc::clone(&matrix));
+        let key = key_of(tensor, if turned { "turned" } else { "matrix" })?;
+        let dtype = DType::F32;
+        let kept = self.engine.packs.get(&key).and_then(|bytes| {
+            let &[rows, columns, ..] = tensor.shape() else { return None };
+            let dims = if turned { [columns, rows] } else { [rows, columns] };
+            let device = self.engine.device(Side::Cpu);
+            let matrix =
+                PackedMatrix::from_bytes(device, dtype, &Shape::new(&dims).ok()?, &bytes).ok();
+            self.engine.packs.release(&bytes);
+            matrix
+        });
+        let matrix = match kept {
+            Some(matrix) => matrix,
+            None => {
+                let array = self.upload(&tensor.reshaped(&tensor.shape()[..2])?, Side::Cpu)?;
+                let array = if turned { array.permute(&[1, 0])? } else { array };
+                PackedMatrix::new(array.dtype(), &array)?
+            }
+        };
+        let matrix = Arc::new(matrix);
+        matrices.insert((id, turned), (key, Arc::clone(&matrix)));
         Ok(matrix)
     }
 
@@ -67,17 +86,55 @@ impl Constants {
         tensor: &Tensor,
         problem: &Convolution,
     ) -> Result<Option<Arc<PackedConvolution>>> {
-        let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(weight) = weights.get(&id) {
+        let mut weights = lock(&self.weights);
+        if let Some((_, weight)) = weights.get(&id) {
             return Ok(Some(Arc::clone(weight)));
         }
-        let array = self.upload(tensor, Side::Cpu)?;
-        if !PackedConvolution::exists_for(problem, &array) {
+        let shape = Shape::new(tensor.shape())?;
+        if !PackedConvolution::exists_for(problem, DType::F32, &shape) {
             return Ok(None);
         }
-        let weight = Arc::new(PackedConvolution::new(problem, &array)?);
-        weights.insert(id, Arc::clone(&weight));
+        let key = key_of(tensor, "convolution")?;
+        let kept = self.engine.packs.get(&key).and_then(|bytes| {
+            let device = self.engine.device(Side::Cpu);
+            let weight = PackedConvolution::from_bytes(device, problem, &shape, &bytes).ok();
+            self.engine.packs.release(&bytes);
+            weight
+        });
+        let weight = match kept {
+            Some(weight) => weight,
+            None => PackedConvolution::new(problem, &self.upload(tensor, Side::Cpu)?)?,
+        };
+        let weight = Arc::new(weight);
+        weights.insert(id, (key, Arc::clone(&weight)));
         Ok(Some(weight))
+    }
+
+    /// Keeps on disk what was packed, if something of it is not there yet. A disk that is full is no
+    /// reason to stop.
+    pub fn keep_packs(&self) {
+        let (matrices, weights) = (lock(&self.matrices), lock(&self.weights));
+        let matrices: HashMap<Key, &PackedMatrix> =
+            matrices.values().map(|(key, matrix)| (*key, &**matrix)).collect();
+        let weights: HashMap<Key, &PackedConvolution> =
+            weights.values().map(|(key, weight)| (*key, &**weight)).collect();
+        let keys: Vec<Key> = matrices.keys().chain(weights.keys()).copied().collect();
+        let elements = |shape: &Shape| shape.elements() * DType::F32.size();
+        let bytes = matrices.values().map(|matrix| elements(matrix.shape())).sum::<usize>()
+            + weights.values().map(|weight| elements(weight.shape())).sum::<usize>();
+        if !self.engine.packs.lacks(&keys, bytes) {
+            return;
+        }
+        let load = |key: &Key| -> Result<Vec<u8>> {
+            Ok(match (matrices.get(key), weights.get(key)) {
+                (Some(matrix), _) => matrix.to_bytes()?.unwrap_or_default(),
+                (None, Some(weight)) => weight.to_bytes()?,
+                (None, None) => Vec::new(),
+            })
+        };
+        if let Err(error) = self.engine.packs.save(&keys, load) {
+            log::warn!("packed weights are not kept: {error}");
+        }
     }
 
     /// A new array of a tensor's elements.
@@ -94,4 +151,10 @@ impl Constants {
         }
         Ok(array)
     }
+}
+
+/// What a tensor holds, and how it is packed.
+fn key_of(tensor: &Tensor, form: &str) -> Result<Key> {
+    let form = format!("{form} {:?}", tensor.shape());
+    Ok(content_hash(tensor.bytes()?, fingerprint(form.as_bytes())))
 }

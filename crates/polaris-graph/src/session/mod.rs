@@ -6,6 +6,7 @@ mod flow;
 mod hybrid;
 mod measure;
 mod observe;
+mod packs;
 mod profile;
 mod runner;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use polaris_onnx::{Dim, Graph, Model, Tensor, Type, Value, ValueId, operators};
 use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
 
 pub(crate) use constants::Constants;
+use packs::Packs;
 pub use profile::{Profile, ProfileRow};
 pub(crate) use runner::Plans;
 use runner::{Engine, Runner};
@@ -75,7 +77,9 @@ impl Session {
     /// If it cannot be read, or has operators that are not supported: all of them are named.
     pub fn open(runtime: &Runtime, path: &Path, options: &Options) -> Result<Self> {
         let opened = open_model(path)?;
-        Self::with_files(runtime, opened.model, opened.files, options)
+        let cache = runtime.paths().cache.as_deref();
+        let packs = Packs::open(cache, Some(path), runtime.cpu().as_ref());
+        Self::with_files(runtime, opened.model, opened.files, packs, options)
     }
 
     /// Takes a model that is in memory.
@@ -83,13 +87,15 @@ impl Session {
     /// # Errors
     /// If it has operators that are not supported.
     pub fn new(runtime: &Runtime, model: Model, options: &Options) -> Result<Self> {
-        Self::with_files(runtime, model, Vec::new(), options)
+        let packs = Packs::open(None, None, runtime.cpu().as_ref());
+        Self::with_files(runtime, model, Vec::new(), packs, options)
     }
 
     fn with_files(
         runtime: &Runtime,
         mut model: Model,
         files: Vec<polaris_runtime::MappedFile>,
+        packs: Packs,
         options: &Options,
     ) -> Result<Self> {
         let operators = unsupported(&model.graph);
@@ -113,7 +119,8 @@ impl Session {
         let costs = Arc::new(Costs::new(runtime, devices.clone()));
         let hybrid =
             (options.mode == Mode::Hybrid && side == Side::Gpu).then(|| Arc::clone(&costs));
-        let engine = Arc::new(Engine { devices, side, files, hybrid });
+        let packs = Arc::new(packs);
+        let engine = Arc::new(Engine { packs, devices, side, files, hybrid });
         let preferred = Runner::new(engine, graph);
         let (fallback, failed) = (OnceLock::new(), AtomicBool::new(false));
         Ok(Self { model, changes, preferred, fallback, failed, costs })
@@ -220,7 +227,9 @@ impl Session {
             let engine = &self.preferred.engine;
             let cpu = engine.devices[Side::Cpu.index()].clone();
             let files = engine.files.clone();
-            let engine = Engine { devices: [cpu, None], side: Side::Cpu, files, hybrid: None };
+            let packs = Arc::clone(&engine.packs);
+            let (devices, side) = ([cpu, None], Side::Cpu);
+            let engine = Engine { packs, devices, side, files, hybrid: None };
             Runner::new(Arc::new(engine), Arc::clone(&self.preferred.graph))
         })
     }

@@ -12,6 +12,7 @@ use polaris_runtime::{DeviceRef, MappedFile};
 use super::constants::Constants;
 use super::context::{Context, Ready, dense_part};
 use super::observe::Observer;
+use super::packs::Packs;
 use crate::cost::Costs;
 use crate::plan::{
     Builder, HostInput, HostOutput, Plan, PlanOutput, Reorder, Request, Side, Step, element_of,
@@ -26,6 +27,8 @@ const MOST_LATER_PLANS: usize = 2;
 /// What all graphs of a model share.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// Weights that were packed before.
+    pub packs: Arc<Packs>,
     pub devices: [Option<DeviceRef>; 2],
     pub side: Side,
     pub files: Vec<MappedFile>,
@@ -207,6 +210,7 @@ impl Runner {
         let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
         let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
         plans.keep(given.to_vec(), &entry, most);
+        self.constants.keep_packs();
         Ok((entry, Some(context)))
     }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
+use super::packs::Packs;
 use super::runner::{Engine, Runner, Wanted};
 use crate::place::tests::Dice;
 use crate::plan::{Instruction, Plan, Side, Slot, Step, dependencies};
@@ -56,7 +57,9 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
         let x = Value::Tensor(Tensor::new(shape, values).unwrap());
         let expected = interpret(&model.graph, &[Some(x.clone())], &[]).unwrap();
         let devices = [Some(runtime.cpu().clone()), gpu.clone()];
-        let engine = Engine { devices, side: Side::Gpu, files: Vec::new(), hybrid: None };
+        let packs = Arc::new(Packs::open(None, None, runtime.cpu().as_ref()));
+        let (side, files) = (Side::Gpu, Vec::new());
+        let engine = Engine { packs, devices, side, files, hybrid: None };
         let runner = Runner::new(Arc::new(engine), Arc::new(model.graph));
         let nodes: Vec<usize> = (0..runner.graph.nodes.len()).collect();
         let id = runner.graph.required_inputs().next().unwrap();

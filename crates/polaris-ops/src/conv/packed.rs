@@ -6,6 +6,7 @@
 //! are what vectors hold. Results are the same whatever the layout of an image; only the time is not.
 
 use polaris_core::{DType, Shape};
+use polaris_runtime::DeviceRef;
 
 use super::cpu::packed as cpu;
 use super::fused::FusedConvolution;
@@ -22,14 +23,12 @@ pub struct PackedConvolution {
 }
 
 impl PackedConvolution {
-    /// Whether there is such a form for a weight.
-    pub fn exists_for(problem: &Convolution, weight: &Array) -> bool {
-        let shape = weight.shape();
-        weight.dtype() == DType::F32
-            && weight.device().as_cpu().is_some()
-            && (3..=4).contains(&shape.rank())
-            && shape.elements() > 0
-            && (problem.groups == 1 || cpu::is_depthwise(problem.groups, shape))
+    /// Whether there is such a form for a weight of a type and shape.
+    pub fn exists_for(problem: &Convolution, dtype: DType, weight: &Shape) -> bool {
+        dtype == DType::F32
+            && (3..=4).contains(&weight.rank())
+            && weight.elements() > 0
+            && (problem.groups == 1 || cpu::is_depthwise(problem.groups, weight))
     }
 
     /// Packs the weight of convolutions like this one.
@@ -37,7 +36,10 @@ impl PackedConvolution {
     /// # Errors
     /// If there is no such form, the weight is in use, or there is no room.
     pub fn new(problem: &Convolution, weight: &Array) -> Result<Self> {
-        let Some(device) = weight.device().as_cpu().filter(|_| Self::exists_for(problem, weight))
+        let Some(device) = weight
+            .device()
+            .as_cpu()
+            .filter(|_| Self::exists_for(problem, weight.dtype(), weight.shape()))
         else {
             let what =
                 format!("a weight of {} {} cannot be packed", weight.dtype(), weight.shape());
@@ -50,6 +52,40 @@ impl PackedConvolution {
             Shape::new(&[1; 4][..weight.shape().rank()])?,
         )?;
         Ok(Self { weight: one.broadcast_to(weight.shape())?, panels })
+    }
+
+    /// The packed weight as it lies in memory, to be kept for processors with the same instructions.
+    ///
+    /// # Errors
+    /// If the memory is in use.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.panels.buffer().bytes()];
+        self.panels.buffer().read_bytes(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A weight of this shape from its bytes.
+    ///
+    /// # Errors
+    /// If there are more or fewer bytes than such a weight has, or there is no room.
+    pub fn from_bytes(
+        device: &DeviceRef,
+        problem: &Convolution,
+        shape: &Shape,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let mistake = |what: &str| Error::InvalidParameter { op: OP, what: what.to_owned() };
+        let cpu = device.as_cpu().ok_or_else(|| mistake("only the CPU has packed weights"))?;
+        if !(3..=4).contains(&shape.rank()) {
+            return Err(mistake("only weights of images can be packed"));
+        }
+        let panels = cpu::room(cpu, device, problem.groups, shape)?;
+        if panels.buffer().bytes() != bytes.len() {
+            return Err(mistake("the packed weight has another size"));
+        }
+        panels.buffer().write_bytes(bytes)?;
+        let one = Array::empty(device, DType::F32, Shape::new(&[1; 4][..shape.rank()])?)?;
+        Ok(Self { weight: one.broadcast_to(shape)?, panels })
     }
 
     /// The shape of the weight.

@@ -44,6 +44,10 @@ fn empty(device: &DeviceRef, dims: &[usize], channels_last: bool) -> Array {
     Array::new(buffer, Layout::new(shape, &strides, 0).unwrap()).unwrap()
 }
 
+fn exists(problem: &Convolution, weight: &Array) -> bool {
+    PackedConvolution::exists_for(problem, weight.dtype(), weight.shape())
+}
+
 struct Case {
     x: Vec<usize>,
     weight: Vec<usize>,
@@ -83,8 +87,15 @@ fn results_are_those_of_the_definition() {
         let cpu = device(threads);
         for (number, Case { x, weight, problem }) in cases().into_iter().enumerate() {
             let weights = image(&cpu, &weight, 1, false);
-            assert!(PackedConvolution::exists_for(&problem, &weights), "case {number}");
+            assert!(exists(&problem, &weights), "case {number}");
             let packed = PackedConvolution::new(&problem, &weights).unwrap();
+            // As it was kept on disk.
+            let bytes = packed.to_bytes().unwrap();
+            let packed =
+                PackedConvolution::from_bytes(&cpu, &problem, weights.shape(), &bytes).unwrap();
+            let short = &bytes[..bytes.len() - 4];
+            let result = PackedConvolution::from_bytes(&cpu, &problem, weights.shape(), short);
+            assert!(result.is_err(), "case {number}: bytes are missing");
             let bias = image(&cpu, &[weight[0]], 2, false);
             for (channels_last, activation) in [
                 (true, Activation::Identity),
@@ -150,7 +161,7 @@ fn other_weights_are_refused() {
     let cpu = device(1);
     let grouped = Convolution { groups: 2, ..Convolution::default() };
     let weight = image(&cpu, &[4, 2, 3, 3], 0, false);
-    assert!(!PackedConvolution::exists_for(&grouped, &weight));
+    assert!(!exists(&grouped, &weight));
     assert!(PackedConvolution::new(&grouped, &weight).is_err());
     let packed = PackedConvolution::new(&Convolution::default(), &weight).unwrap();
     let x = image(&cpu, &[1, 3, 5, 5], 0, true);

@@ -1,9 +1,9 @@
 //! A constant operand made ready once and used many times: the weights of a model.
 
 use polaris_core::{DType, Layout, Shape};
-use polaris_runtime::DeviceExt;
+use polaris_runtime::{DeviceExt, DeviceRef};
 
-use super::cpu::{PackedB, pack_b, run_packed};
+use super::cpu::{PackedB, pack_b, run_packed, unpacked_b};
 use super::opencl::CHANNEL_BYTES;
 use super::problem::{MatMul, allows};
 use crate::copy::Copy;
@@ -50,6 +50,42 @@ impl PackedMatrix {
         let packed = Array::new(buffer, Layout::new(*b.shape(), &[stride, 1], 0)?)?;
         run(&Copy, &[b], &packed)?;
         Ok(Self { b: packed, panels: None })
+    }
+
+    /// The panels as they lie in memory, to be kept for processors with the same instructions; `None`
+    /// where B is kept as it is.
+    ///
+    /// # Errors
+    /// If the memory is in use.
+    pub fn to_bytes(&self) -> Result<Option<Vec<u8>>> {
+        let Some(panels) = &self.panels else { return Ok(None) };
+        let mut bytes = vec![0; panels.bytes()];
+        panels.read_bytes(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// A matrix of this type and shape on the CPU, from the bytes of its panels.
+    ///
+    /// # Errors
+    /// If there are more or fewer bytes than such a matrix has, or there is no room.
+    pub fn from_bytes(
+        device: &DeviceRef,
+        dtype: DType,
+        shape: &Shape,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let mistake = |what: &str| Error::InvalidParameter { op: "matmul", what: what.to_owned() };
+        let cpu = device.as_cpu().ok_or_else(|| mistake("only the CPU has packed panels"))?;
+        if shape.rank() != 2 {
+            return Err(mistake("only matrices can be packed"));
+        }
+        let one = Array::empty(device, dtype, Shape::new(&[1, 1])?)?;
+        let panels = unpacked_b(cpu, device, dtype, [shape[0], shape[1]])?;
+        if panels.bytes() != bytes.len() {
+            return Err(mistake("the packed matrix has another size"));
+        }
+        panels.write_bytes(bytes)?;
+        Ok(Self { b: one.broadcast_to(shape)?, panels: Some(panels) })
     }
 
     /// The shape of B.

@@ -5,7 +5,7 @@
 /// # Safety
 /// Methods must only be called where the implementation's instructions exist; pointers must be
 /// valid for the elements that are named.
-pub(super) unsafe trait Lanes: Copy {
+pub(crate) unsafe trait Lanes: Copy {
     /// What panels of A and B consist of: numbers, or groups of bytes along k.
     type Packed: Copy;
     /// What products are summed in.
@@ -31,7 +31,7 @@ pub(super) unsafe trait Lanes: Copy {
 }
 
 /// The arithmetic of one lane in plain code.
-pub(super) trait Scalar: Copy {
+pub(crate) trait Scalar: Copy {
     type Packed: Copy;
     const ZERO: Self;
     fn plus(self, other: Self) -> Self;
@@ -85,7 +85,7 @@ impl Scalar for i32 {
 
 /// Lanes that the compiler turns into whatever vectors its baseline has.
 #[derive(Clone, Copy)]
-pub(super) struct Plain<T, const N: usize>([T; N]);
+pub(crate) struct Plain<T, const N: usize>([T; N]);
 
 // SAFETY: plain code exists everywhere, and touches exactly the elements that are named.
 unsafe impl<T: Scalar, const N: usize> Lanes for Plain<T, N> {

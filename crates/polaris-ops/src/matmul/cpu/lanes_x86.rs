@@ -33,7 +33,7 @@ macro_rules! lanes {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
-        pub(super) struct $name($vector);
+        pub(crate) struct $name($vector);
 
         // SAFETY: masked access touches no other lanes' memory, whole access exactly a vector's.
         unsafe impl Lanes for $name {

@@ -30,12 +30,15 @@ use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
 pub(crate) use self::kernel::{Call, Kernels, f32_kernels, f64_kernels};
 use self::kernel::{pair_kernels, quad_kernels};
+pub(crate) use self::lanes::{Lanes, Plain};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use self::lanes_x86::{F32x8, F32x16};
 pub(crate) use self::multiply::Scratch;
 use self::multiply::{Batch, PackedRight};
 pub(crate) use self::pack::{Packer, Strip, pack};
 use self::panels::{Arithmetic, Negate};
 pub(crate) use self::plan::{even, most_steps};
-pub use self::prepack::{PackedB, pack_b, run_packed};
+pub use self::prepack::{PackedB, pack_b, run_packed, unpacked_b};
 pub(crate) use self::product::{Finish, Plane, Product};
 use self::skinny::FewRows;
 pub(crate) use self::stored::Native;

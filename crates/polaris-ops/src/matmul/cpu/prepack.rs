@@ -2,7 +2,7 @@
 
 use polaris_core::DType;
 use polaris_runtime::cpu::CpuDevice;
-use polaris_runtime::{Buffer, DeviceExt, HostOperands};
+use polaris_runtime::{Buffer, DeviceExt, DeviceRef, HostOperands};
 
 use super::finish::Sum;
 use super::panels::{Arithmetic, Negate, PanelJob, PanelLayout, pack_panels};
@@ -22,6 +22,68 @@ pub struct PackedB {
     left: DType,
     right: DType,
     k: usize,
+}
+
+impl PackedB {
+    /// The size of the panels.
+    pub fn bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
+    /// The panels as they lie in memory.
+    ///
+    /// # Errors
+    /// If they are in use.
+    pub fn read_bytes(&self, target: &mut [u8]) -> Result<()> {
+        Ok(self.buffer.read_bytes(target)?)
+    }
+
+    /// Takes panels that lay in memory before.
+    ///
+    /// # Errors
+    /// If they are in use.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        Ok(self.buffer.write_bytes(bytes)?)
+    }
+}
+
+/// Room for a matrix B of a type, with whatever is in it.
+///
+/// # Errors
+/// If there is no room.
+pub fn unpacked_b(
+    cpu: &CpuDevice,
+    device: &DeviceRef,
+    dtype: DType,
+    [k, n]: [usize; 2],
+) -> Result<PackedB> {
+    with_arithmetic(cpu.simd(), dtype, Room { device, dtype, k, n })
+}
+
+/// What room is needed for.
+struct Room<'a> {
+    device: &'a DeviceRef,
+    dtype: DType,
+    k: usize,
+    n: usize,
+}
+
+impl Computation for Room<'_> {
+    type Result = PackedB;
+
+    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<PackedB>
+    where
+        P: Copy + Send + Sync,
+        S: Sum + Negate,
+    {
+        let steps = self.k.div_ceil(arithmetic.group);
+        let layout = PanelLayout::new(arithmetic.kernels, self.n, steps);
+        let correction_offset = (layout.elements() * size_of::<P>()).next_multiple_of(64);
+        let corrections = if arithmetic.excess.is_some() { self.n * size_of::<S>() } else { 0 };
+        let buffer = self.device.allocate(DType::U8, correction_offset + corrections)?;
+        let (left, right, k) = (self.dtype, self.dtype, self.k);
+        Ok(PackedB { buffer, layout, correction_offset, left, right, k })
+    }
 }
 
 /// Packs a matrix B for products with an A of a type.
@@ -55,12 +117,8 @@ impl Computation for Pack<'_> {
         P: Copy + Send + Sync,
         S: Sum + Negate,
     {
-        let steps = self.k.div_ceil(arithmetic.group);
-        let layout = PanelLayout::new(arithmetic.kernels, self.n, steps);
-        let correction_offset = (layout.elements() * size_of::<P>()).next_multiple_of(64);
-        let corrections = if arithmetic.excess.is_some() { self.n * size_of::<S>() } else { 0 };
-        let bytes = correction_offset + corrections;
-        let buffer = self.b.device().allocate(DType::U8, bytes)?;
+        let room = Room { device: self.b.device(), dtype: self.left, k: self.k, n: self.n };
+        let PackedB { buffer, layout, correction_offset, .. } = room.run(arithmetic)?;
         let inputs = [self.b.buffer()];
         let operands = HostOperands::new("matmul", &inputs, &buffer)?;
         let start = Plane {

@@ -2,19 +2,21 @@
 //! element that is read, so images are read where they lie: positions near the border leave out the taps
 //! beyond it, and those side by side share what they load.
 
-use polaris_runtime::cpu::CpuDevice;
+use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 use super::super::super::axis::Lengths;
 use super::Job;
 use super::padded::{Padded, Part};
 use crate::cpu::math::Real;
-use crate::cpu::simd::multiversion;
 use crate::elementwise::cpu_functions::{
     Apply, Clamp, GeluErf, GeluTanh, Relu, Same, Sigmoid, Silu, Tanh,
 };
 use crate::matmul::Activation;
+#[cfg(target_arch = "x86_64")]
+use crate::matmul::cpu::{F32x8, F32x16};
+use crate::matmul::cpu::{Lanes, Plain};
 
-/// Channels that are added up at a time: a vector of the widest instructions.
+/// Channels of the widest vector.
 const CHANNELS: usize = 16;
 /// Positions side by side that share what they load.
 const POSITIONS: usize = 8;
@@ -26,18 +28,19 @@ pub(super) fn run(cpu: &CpuDevice, job: &Job, part: &Part, image: &Padded) {
     let [rows, columns] = &geometry.lengths;
     let line = geometry.groups * columns.output * rows.kernel * columns.kernel;
     let work = match job.activation {
-        Activation::Identity => lines::<Same>,
-        Activation::Relu => lines::<Relu>,
-        Activation::GeluErf => lines::<GeluErf>,
-        Activation::GeluTanh => lines::<GeluTanh>,
-        Activation::Silu => lines::<Silu>,
-        Activation::Sigmoid => lines::<Sigmoid>,
-        Activation::Tanh => lines::<Tanh>,
-        Activation::Clamp { .. } => lines::<Clamp>,
+        Activation::Identity => by_level::<Same>(cpu.simd()),
+        Activation::Relu => by_level::<Relu>(cpu.simd()),
+        Activation::GeluErf => by_level::<GeluErf>(cpu.simd()),
+        Activation::GeluTanh => by_level::<GeluTanh>(cpu.simd()),
+        Activation::Silu => by_level::<Silu>(cpu.simd()),
+        Activation::Sigmoid => by_level::<Sigmoid>(cpu.simd()),
+        Activation::Tanh => by_level::<Tanh>(cpu.simd()),
+        Activation::Clamp { .. } => by_level::<Clamp>(cpu.simd()),
     };
     let grain = TASK / line.max(1) + 1;
     cpu.pool().for_chunks(part.images * part.rows, grain, |chunk| {
-        work(cpu.simd(), job, part, image, chunk);
+        // SAFETY: the processor has the instructions of its level, and chunks are disjoint.
+        unsafe { work(job, part, image, chunk) };
     });
 }
 
@@ -81,54 +84,97 @@ struct Line {
     first_row: usize,
 }
 
-multiversion! {
-    /// Rows of the result, which must be this thread's alone.
-    fn lines<F: Activate>(
-        job: &Job,
-        part: &Part,
-        image: &Padded,
-        lines: std::ops::Range<usize>,
-    ) {
-        let geometry = job.geometry;
-        let [rows, columns] = &geometry.lengths;
-        let channels = geometry.groups;
-        let whole = whole(columns);
-        let kernel = (columns.kernel, columns.stride, columns.dilation);
-        for line in lines {
-            let (index, row) = (line / part.rows, part.first_row + line % part.rows);
-            let (first_tap, taps, first_row) = inside(rows, row);
-            for channel in (0..channels).step_by(CHANNELS) {
-                let count = CHANNELS.min(channels - channel);
-                let line = Line { index, row, channel, count, first_tap, taps, first_row };
-                let mut column = 0;
-                while column < columns.output {
-                    let fits = count == CHANNELS
-                        && whole.contains(&column)
-                        && column + POSITIONS <= whole.end;
-                    if fits {
-                        // Called by name: behind a pointer, they would not be compiled for the
-                        // instructions of this function.
-                        match kernel {
-                            (3, 1, 1) => several::<F, 3, 1>(job, part, image, line, column),
-                            (3, 2, 1) => several::<F, 3, 2>(job, part, image, line, column),
-                            (5, 1, 1) => several::<F, 5, 1>(job, part, image, line, column),
-                            (5, 2, 1) => several::<F, 5, 2>(job, part, image, line, column),
-                            _ => one_by_one::<F>(job, part, image, line, column),
+type Lines = unsafe fn(&Job, &Part, &Padded, std::ops::Range<usize>);
+
+/// The loop compiled for the instructions of a level.
+fn by_level<F: Activate>(level: SimdLevel) -> Lines {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512 => avx512::<F>,
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx2 => avx2::<F>,
+        _ => lines::<F, Plain<f32, 4>>,
+    }
+}
+
+macro_rules! compiled {
+    ($name:ident, $lanes:ty, $features:literal) => {
+        /// # Safety
+        /// As for `lines`.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name<F: Activate>(
+            job: &Job,
+            part: &Part,
+            image: &Padded,
+            range: std::ops::Range<usize>,
+        ) {
+            // SAFETY: by the caller's word.
+            unsafe { lines::<F, $lanes>(job, part, image, range) }
+        }
+    };
+}
+
+compiled!(avx512, F32x16, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+compiled!(avx2, F32x8, "avx2,fma");
+
+/// Rows of the result.
+///
+/// # Safety
+/// The instructions of `V` must exist, and the rows be this thread's alone.
+#[inline(always)]
+unsafe fn lines<F: Activate, V: Lanes<Packed = f32, Sum = f32>>(
+    job: &Job,
+    part: &Part,
+    image: &Padded,
+    lines: std::ops::Range<usize>,
+) {
+    let geometry = job.geometry;
+    let [rows, columns] = &geometry.lengths;
+    let channels = geometry.groups;
+    let whole = whole(columns);
+    let kernel = (columns.kernel, columns.stride, columns.dilation);
+    for line in lines {
+        let (index, row) = (line / part.rows, part.first_row + line % part.rows);
+        let (first_tap, taps, first_row) = inside(rows, row);
+        for channel in (0..channels).step_by(V::COUNT) {
+            let count = V::COUNT.min(channels - channel);
+            let line = Line { index, row, channel, count, first_tap, taps, first_row };
+            let mut column = 0;
+            while column < columns.output {
+                let fits =
+                    count == V::COUNT && whole.contains(&column) && column + POSITIONS <= whole.end;
+                // SAFETY: by the caller's word; these positions see all columns of the kernel.
+                unsafe {
+                    match kernel {
+                        (3, 1, 1) if fits => several::<F, V, 3, 1>(job, part, image, line, column),
+                        (3, 2, 1) if fits => several::<F, V, 3, 2>(job, part, image, line, column),
+                        (5, 1, 1) if fits => several::<F, V, 5, 1>(job, part, image, line, column),
+                        (5, 2, 1) if fits => several::<F, V, 5, 2>(job, part, image, line, column),
+                        _ => {
+                            single::<F>(job, part, image, line, column);
+                            column += 1;
+                            continue;
                         }
-                        column += POSITIONS;
-                    } else {
-                        single::<F>(job, part, image, line, column);
-                        column += 1;
                     }
                 }
+                column += POSITIONS;
             }
         }
     }
 }
 
 /// Positions side by side that see all columns of the kernel, which has `K`, `S` apart.
+///
+/// # Safety
+/// As for `lines`, and there must be whole vectors of channels.
 #[inline(always)]
-fn several<F: Activate, const K: usize, const S: usize>(
+unsafe fn several<
+    F: Activate,
+    V: Lanes<Packed = f32, Sum = f32>,
+    const K: usize,
+    const S: usize,
+>(
     job: &Job,
     part: &Part,
     image: &Padded,
@@ -137,46 +183,29 @@ fn several<F: Activate, const K: usize, const S: usize>(
 ) {
     let [rows, columns] = &job.geometry.lengths;
     let channels = job.geometry.groups;
-    let mut sums = [[0.0f32; CHANNELS]; POSITIONS];
     let first_column = column * S - columns.padding;
-    for tap_row in 0..line.taps {
-        let row = line.first_row + tap_row * rows.dilation;
-        let at = image.at(line.index, row, first_column).wrapping_add(line.channel);
-        let weight = (line.first_tap + tap_row) * K * channels + line.channel;
-        let weight = job.weights.wrapping_add(weight);
-        // SAFETY: there is a weight for each tap and channel, and the positions' taps lie inside the
-        // image.
-        unsafe {
-            let weights: [[f32; CHANNELS]; K] =
-                std::array::from_fn(|tap| vector(weight.wrapping_add(tap * channels)));
-            for (position, sums) in sums.iter_mut().enumerate() {
-                for (tap, weight) in weights.iter().enumerate() {
-                    let x = vector(at.wrapping_add((position * S + tap) * image.column));
-                    for i in 0..CHANNELS {
-                        sums[i] = x[i].mul_add(weight[i], sums[i]);
-                    }
+    // SAFETY: there is a weight for each tap and channel, and the positions' taps lie inside the image.
+    unsafe {
+        let mut sums = [V::zero(); POSITIONS];
+        for tap_row in 0..line.taps {
+            let row = line.first_row + tap_row * rows.dilation;
+            let at = image.at(line.index, row, first_column).wrapping_add(line.channel);
+            let weight = (line.first_tap + tap_row) * K * channels + line.channel;
+            let weight = job.weights.wrapping_add(weight);
+            let weights: [V::Factors; K] =
+                std::array::from_fn(|tap| V::factors(weight.wrapping_add(tap * channels)));
+            for (position, sum) in sums.iter_mut().enumerate() {
+                for (tap, &weight) in weights.iter().enumerate() {
+                    let x = V::factors(at.wrapping_add((position * S + tap) * image.column));
+                    *sum = sum.add_product(x, weight);
                 }
             }
         }
-    }
-    for (position, sums) in sums.iter().enumerate() {
-        finish::<F>(job, part, line, column + position, sums);
-    }
-}
-
-/// # Safety
-/// There must be so many elements.
-#[inline(always)]
-unsafe fn vector(at: *const f32) -> [f32; CHANNELS] {
-    // SAFETY: by the caller's word.
-    unsafe { at.cast::<[f32; CHANNELS]>().read_unaligned() }
-}
-
-/// The same for kernels of any size.
-#[inline(always)]
-fn one_by_one<F: Activate>(job: &Job, part: &Part, image: &Padded, line: Line, column: usize) {
-    for position in 0..POSITIONS {
-        single::<F>(job, part, image, line, column + position);
+        for (position, sum) in sums.iter().enumerate() {
+            let mut values = [0.0f32; CHANNELS];
+            sum.store(values.as_mut_ptr());
+            finish::<F>(job, part, line, column + position, &mut values);
+        }
     }
 }
 
@@ -206,13 +235,18 @@ fn single<F: Activate>(job: &Job, part: &Part, image: &Padded, line: Line, colum
             }
         }
     }
-    finish::<F>(job, part, line, column, &sums);
+    finish::<F>(job, part, line, column, &mut sums);
 }
 
 /// Bias, residual, activation, and the store.
 #[inline(always)]
-fn finish<F: Activate>(job: &Job, part: &Part, line: Line, column: usize, sums: &[f32; CHANNELS]) {
-    let mut values = *sums;
+fn finish<F: Activate>(
+    job: &Job,
+    part: &Part,
+    line: Line,
+    column: usize,
+    values: &mut [f32; CHANNELS],
+) {
     let count = line.count;
     let image = part.first_image + line.index;
     let mut scratch = [0.0f32; CHANNELS];
@@ -229,14 +263,14 @@ fn finish<F: Activate>(job: &Job, part: &Part, line: Line, column: usize, sums: 
     }
     let (low, high) = job.activation.limits();
     let (low, high) = (f32::of(low), f32::of(high));
-    for value in &mut values {
+    for value in values.iter_mut() {
         *value = F::apply(*value, low, high);
     }
     let row = job.y.row(image, line.row).row(column, line.channel);
     // SAFETY: by the caller's word, this row is this thread's alone.
     unsafe {
         match count == CHANNELS && row.is_direct::<f32>() {
-            true => row.start.cast::<[f32; CHANNELS]>().write_unaligned(values),
+            true => row.start.cast::<[f32; CHANNELS]>().write_unaligned(*values),
             false => row.store(0, &values[..count]),
         }
     }

@@ -6,7 +6,7 @@ mod padded;
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_runtime::cpu::CpuDevice;
-use polaris_runtime::{Buffer, DeviceExt, HostOperands};
+use polaris_runtime::{Buffer, DeviceRef, HostOperands};
 
 use self::padded::Source;
 use super::super::geometry::Geometry;
@@ -38,21 +38,18 @@ pub(in super::super) fn is_depthwise(groups: usize, weight: &Shape) -> bool {
 /// where the last panel has none. Depthwise: for each tap all channels.
 pub(in super::super) fn pack(cpu: &CpuDevice, groups: usize, weight: &Array) -> Result<Array> {
     let shape = *weight.shape();
-    let (outputs, inputs) = (shape[0], shape[1]);
-    let taps: usize = shape[2..].iter().product();
     let rank = shape.rank();
     // Taps first, then input channels, then output channels.
     let axes: Vec<usize> = (2..rank).chain([1, 0]).collect();
     let turned = weight.permute(&axes)?;
-    let steps = taps * inputs;
+    let packed = room(cpu, weight.device(), groups, &shape)?;
     if is_depthwise(groups, &shape) {
-        let dense = Array::empty(weight.device(), DType::F32, *turned.shape())?;
-        run_operation(&Copy, &[&turned], &dense)?;
-        return Ok(dense);
+        let layout = Layout::contiguous(*turned.shape());
+        run_operation(&Copy, &[&turned], &Array::new(packed.buffer().clone(), layout)?)?;
+        return Ok(packed);
     }
-    let width = f32_kernels(cpu.simd()).columns();
-    let panels = outputs.div_ceil(width);
-    let buffer = weight.device().allocate(DType::F32, panels * steps * width)?;
+    let [panels, steps, width] = [0, 1, 2].map(|axis| packed.shape()[axis]);
+    let (outputs, buffer) = (shape[0], packed.buffer());
     if !outputs.is_multiple_of(width) {
         buffer.write_bytes(&vec![0; buffer.bytes()])?;
     }
@@ -67,7 +64,25 @@ pub(in super::super) fn pack(cpu: &CpuDevice, groups: usize, weight: &Array) -> 
         let layout = Layout::new(*from.shape(), &strides, panel * steps * width)?;
         run_operation(&Copy, &[&from], &Array::new(buffer.clone(), layout)?)?;
     }
-    Ok(Array::new(buffer, Layout::contiguous(Shape::new(&[panels, steps, width])?))?)
+    Ok(packed)
+}
+
+/// Room for a packed weight, with whatever is in it: panels, steps and channels of a panel.
+pub(in super::super) fn room(
+    cpu: &CpuDevice,
+    device: &DeviceRef,
+    groups: usize,
+    weight: &Shape,
+) -> Result<Array> {
+    let steps: usize = weight[1..].iter().product();
+    let dims = match is_depthwise(groups, weight) {
+        true => [1, steps, weight[0]],
+        false => {
+            let width = f32_kernels(cpu.simd()).columns();
+            [weight[0].div_ceil(width), steps, width]
+        }
+    };
+    Array::empty(device, DType::F32, Shape::new(&dims)?)
 }
 
 /// What the loops of all threads share. Images of one axis have one row.
