@@ -50,9 +50,10 @@ fn modes(runtime: &Runtime) -> Vec<Mode> {
 #[test]
 fn plans_give_what_the_interpreter_gives() {
     let runtime = runtime();
-    let cases: [(Vec<u8>, &[&[usize]]); 5] = [
+    let cases: [(Vec<u8>, &[&[usize]]); 6] = [
         (models::classifier(), &[&[1, 2, 8, 8], &[3, 2, 8, 8]]),
         (models::shapes(), &[&[2, 3, 2], &[5, 3, 2]]),
+        (models::branches(), &[&[5, 6], &[1, 6]]),
         (models::control(), &[&[2, 3]]),
         (models::functions(), &[&[4]]),
         (models::recurrent(), &[&[1, 2, 2], &[7, 3, 2]]),

@@ -74,8 +74,8 @@ fn moves(problem: &Problem) -> Vec<Vec<usize>> {
         _ => None,
     };
     let mut moves: Vec<Vec<usize>> = Vec::new();
-    for first in 0..tasks {
-        let inside = matches!(before[first][..], [only] if continues(only) == Some(first));
+    for (first, producers) in before.iter().enumerate() {
+        let inside = matches!(producers[..], [only] if continues(only) == Some(first));
         if !inside {
             let branch: Vec<usize> =
                 std::iter::successors(Some(first), |&at| continues(at)).collect();

@@ -15,7 +15,7 @@ pub fn dependencies(instructions: &[Instruction], slots: &[Slot]) -> Vec<Vec<usi
         after.extend(read.iter().filter_map(|&slot| writer[slot]));
         for &slot in &written {
             after.extend(writer[slot]);
-            after.extend(readers[slot].drain(..));
+            after.append(&mut readers[slot]);
             writer[slot] = Some(at);
         }
         for &slot in read.iter().filter(|slot| !written.contains(slot)) {

@@ -70,13 +70,13 @@ impl Runner {
             result => result?,
         };
         let cpu = self.build(wanted, &scratch, &all, None)?;
-        let decision = costs.with(|model| {
-            if measure {
+        if measure {
+            costs.with(|model| {
                 self.measure_unknown(model, Side::Cpu, (&cpu.0, &cpu.1))?;
-                self.measure_unknown(model, Side::Gpu, (&gpu.0, &gpu.1))?;
-            }
-            self.decide(model, wanted, &all, cpu, gpu, &scratch, measure)
-        })?;
+                self.measure_unknown(model, Side::Gpu, (&gpu.0, &gpu.1))
+            })?;
+        }
+        let decision = self.decide(costs, wanted, &all, [cpu, gpu], &scratch, measure)?;
         drop(scratch);
         let Decision { on_cpu, order, mut prediction } = decision;
         let given = |instructions: &[Instruction], _: &[Slot]| match &order {
@@ -96,33 +96,33 @@ impl Runner {
         Ok((plan, context))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "all that a decision depends on")]
     fn decide(
         &self,
-        model: &mut CostModel,
+        costs: &Costs,
         wanted: &Wanted<'_>,
         all: &HashSet<usize>,
-        cpu: (Plan, Context),
-        gpu: (Plan, Context),
+        single: [(Plan, Context); 2],
         scratch: &Constants,
         try_them: bool,
     ) -> Result<Decision> {
         // A device that is the CPU under another name computes while the CPU does not.
         let overlap = self.engine.device(Side::Gpu).info().kind != DeviceKind::Cpu;
-        let flow = {
-            let without_kernel = lock(&self.on_cpu).clone();
-            Flow::new(&self.graph, wanted, &cpu.0, &gpu.0, &without_kernel, model, overlap)
-        };
-        let placed = place::place(&flow.problem);
-        let mut candidates = Vec::new();
-        for (choice, (plan, context)) in [(Choice::Cpu, cpu), (Choice::Gpu, gpu)] {
-            let seconds = self.seconds(model, &plan, overlap);
-            candidates.push(Candidate { choice, plan, context, seconds });
-        }
-        let on_cpu = flow.on_cpu(&placed.sides);
         let order = RefCell::new(None);
-        let single = Side::ALL.iter().any(|&side| flow.problem.all_on(side) == placed.sides);
-        if !single {
+        let (candidates, on_cpu) = costs.with(|model| {
+            let [cpu, gpu] = &single;
+            let without_kernel = lock(&self.on_cpu).clone();
+            let flow =
+                Flow::new(&self.graph, wanted, &cpu.0, &gpu.0, &without_kernel, model, overlap);
+            let placed = place::place(&flow.problem);
+            let on_cpu = flow.on_cpu(&placed.sides);
+            let mut candidates = Vec::new();
+            for (choice, (plan, context)) in [Choice::Cpu, Choice::Gpu].into_iter().zip(single) {
+                let seconds = self.seconds(model, &plan, overlap);
+                candidates.push(Candidate { choice, plan, context, seconds });
+            }
+            if Side::ALL.iter().any(|&side| flow.problem.all_on(side) == placed.sides) {
+                return Ok((candidates, on_cpu));
+            }
             let reorder = |instructions: &[Instruction], slots: &[Slot]| -> Vec<usize> {
                 let found = self.order(model, instructions, slots, overlap);
                 order.replace(Some(found.clone()));
@@ -138,8 +138,9 @@ impl Runner {
                 Err(error) if error.is_device_failure() => log::info!("{error}"),
                 Err(error) => return Err(error),
             }
-        }
-        let tried = if try_them { self.try_close(model, wanted, &candidates)? } else { None };
+            Ok((candidates, on_cpu))
+        })?;
+        let tried = if try_them { self.try_close(costs, wanted, &candidates)? } else { None };
         let expected = |choice: Choice| {
             candidates.iter().find(|one| one.choice == choice).map(|one| one.seconds)
         };
@@ -208,10 +209,11 @@ impl Runner {
     }
 
     /// Runs the plans that are expected to be close, on zeros, and says how long they took. What was found
-    /// is remembered. `None` if only one is left, or if one of them refuses zeros.
+    /// is remembered. `None` if only one is left, or if one of them refuses zeros. The costs are not held
+    /// meanwhile: graphs inside nodes look at them.
     fn try_close(
         &self,
-        model: &mut CostModel,
+        costs: &Costs,
         wanted: &Wanted<'_>,
         candidates: &[Candidate],
     ) -> Result<Option<Trial>> {
@@ -227,7 +229,9 @@ impl Runner {
             return Ok(None);
         }
         let name = self.trial_name(&close);
-        let known = model.side(Side::Gpu).and_then(|costs| costs.database.trial(&name));
+        let known = costs.with(|model| {
+            Ok(model.side(Side::Gpu).and_then(|costs| costs.database.trial(&name)))
+        })?;
         if known.is_some() {
             return Ok(known);
         }
@@ -264,12 +268,14 @@ impl Runner {
                 Choice::Hybrid => trial.hybrid = median,
             }
         }
-        if let Some(costs) = model.side_mut(Side::Gpu) {
-            costs.database.insert_trial(name, trial);
-            if let Err(error) = costs.database.save() {
+        costs.with(|model| {
+            let Some(device) = model.side_mut(Side::Gpu) else { return Ok(()) };
+            device.database.insert_trial(name, trial);
+            if let Err(error) = device.database.save() {
                 log::warn!("{error}; the trial is forgotten with this process");
             }
-        }
+            Ok(())
+        })?;
         Ok(Some(trial))
     }
 

@@ -46,8 +46,11 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
         eprintln!("SKIPPED: no OpenCL device");
         return;
     }
-    let cases: [(Vec<u8>, &[usize]); 2] =
-        [(models::classifier(), &[2, 2, 8, 8]), (models::recurrent(), &[3, 2, 2])];
+    let cases: [(Vec<u8>, &[usize]); 3] = [
+        (models::classifier(), &[2, 2, 8, 8]),
+        (models::branches(), &[5, 6]),
+        (models::recurrent(), &[3, 2, 2]),
+    ];
     let mut dice = Dice(17);
     let mut mixed = 0;
     for (file, shape) in cases {
@@ -85,5 +88,5 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
             }
         }
     }
-    assert!(mixed > 24, "only {mixed} of 48 plans had both sides");
+    assert!(mixed > 36, "only {mixed} plans had both sides");
 }

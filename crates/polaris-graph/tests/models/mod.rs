@@ -118,6 +118,36 @@ pub fn classifier() -> Vec<u8> {
     file(graph, vec![])
 }
 
+/// Branches that do not wait for one another, a value that several nodes read, and one in between that is
+/// wanted.
+pub fn branches() -> Vec<u8> {
+    let graph = Graph {
+        name: "branches".to_owned(),
+        node: vec![
+            node("Relu", &["x"], &["a"], vec![]),
+            node("MatMul", &["a", "w"], &["c"], vec![]),
+            node("Sigmoid", &["x"], &["b"], vec![]),
+            node("MatMul", &["b", "w"], &["d"], vec![]),
+            node("Tanh", &["d"], &["t"], vec![]),
+            node("Transpose", &["t"], &["v"], vec![ints("perm", &[1, 0])]),
+            node("Add", &["c", "t"], &["sum"], vec![]),
+            node("MatMul", &["sum", "v"], &["square"], vec![]),
+            node("Concat", &["sum", "a", "t"], &["f"], vec![int("axis", 1)]),
+            node("Softmax", &["f"], &["s"], vec![int("axis", -1)]),
+            node("Mul", &["s", "f"], &["output"], vec![]),
+        ],
+        initializer: vec![floats("w", &[6, 6])],
+        input: vec![value("x", 1, &[Open("batch"), Is(6)])],
+        output: vec![
+            value("output", 1, &[Open("batch"), Is(18)]),
+            value("sum", 1, &[Open("batch"), Is(6)]),
+            value("square", 1, &[Open("batch"), Open("batch")]),
+        ],
+        ..Graph::default()
+    };
+    file(graph, vec![])
+}
+
 /// Shapes computed from shapes, and a result whose shape depends on elements.
 pub fn shapes() -> Vec<u8> {
     let graph = Graph {
