@@ -22,6 +22,10 @@ impl WholeFile {
     /// If the place cannot be written.
     pub fn create(path: &Path) -> io::Result<Self> {
         let folder = folder_of(path);
+        // A rename would put a file in the place of a pipe, or of /dev/null.
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::other("this is no plain file; name one"));
+        }
         let mut builder = tempfile::Builder::new();
         builder.prefix(UNFINISHED);
         // Others may read it, as far as the user lets them; temporary files are private otherwise.
@@ -96,6 +100,7 @@ mod tests {
     fn a_file_is_whole_or_not_there() {
         let folder = tempfile::tempdir().unwrap();
         assert!(WholeFile::create(&folder.path().join("missing").join("file")).is_err());
+        assert!(WholeFile::create(folder.path()).is_err());
         let path = folder.path().join("file");
         let mut unfinished = WholeFile::create(&path).unwrap();
         unfinished.write_all(b"half").unwrap();

@@ -20,7 +20,7 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
 }
 
 /// Where the user wants it to run. A device that is named decides, unless it is the CPU.
-fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
+pub fn options(session: &mut Session, mode: ModeName) -> anyhow::Result<Options> {
     polaris::onnx::stop_when(crate::interrupt::requested);
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
