@@ -95,6 +95,6 @@ mod tests {
         // Squares of these do not fit f32.
         let mut large = [3e30, 4e30];
         normalise(&mut large);
-        assert_eq!(large, [0.6, 0.8]);
+        assert!((large[0] - 0.6).abs() < 1e-6 && (large[1] - 0.8).abs() < 1e-6, "{large:?}");
     }
 }
