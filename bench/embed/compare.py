@@ -28,10 +28,8 @@ def batches(encoded, tokens):
     order = sorted(range(len(encoded)), key=lambda at: -len(encoded[at]))
     while order:
         longest = len(encoded[order[0]])
-        length = -(-longest // 16) * 16
-        if length > 64:
-            step = (1 << (longest - 1).bit_length()) // 4
-            length = -(-longest // step) * step
+        step = max(4, (1 << (longest - 1).bit_length()) // 8)
+        length = -(-longest // step) * step
         count = max(1, tokens // length)
         yield order[:count], length
         order = order[count:]
@@ -64,7 +62,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mode", default="cpu")
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--tokens", type=int, default=2048, help="of a batch, for ONNX Runtime")
+    parser.add_argument("--tokens", type=int, default=1024, help="of a batch, for ONNX Runtime")
     options = parser.parse_args()
     # Threads are counted before libraries start theirs.
     os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(options.threads)

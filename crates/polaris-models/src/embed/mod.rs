@@ -35,7 +35,7 @@ use encoder::Encoder;
 
 /// About how many tokens a batch has on the CPU, where its numbers should stay in the caches, and on a device
 /// that wants much to do at once.
-const TOKENS: [usize; 2] = [2048, 16384];
+const TOKENS: [usize; 2] = [1024, 16384];
 /// The most tokens of a text where no file says another number.
 const LIMIT: usize = 512;
 
