@@ -45,6 +45,11 @@ pub struct Training;
 #[doc = include_str!("../../../docs/onnx.md")]
 pub struct Onnx;
 
+/// The examples of the page on text to vectors.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+pub struct Embedding;
+
 /// The examples of the README, which are tested as they stand there.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
