@@ -1,5 +1,6 @@
 //! The command line: one description for parsing, help and completions.
 
+mod embed;
 mod model;
 mod train;
 mod tune;
@@ -14,6 +15,7 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
+pub use embed::{Embed, FormatName};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
@@ -157,6 +159,17 @@ What goes in is named input, what comes out is named output, and the batch may h
 
 Inputs are NPY files. What the device has no operation for runs on the CPU; `polaris plan` shows it.")]
     Run(Box<Run>),
+
+    /// Turn lines of text into vectors
+    #[command(after_help = "Examples:
+  polaris embed all-MiniLM-L6-v2 sentences.txt -o vectors.npy
+  cat sentences.txt | polaris embed all-MiniLM-L6-v2 > vectors.jsonl
+  polaris embed model.onnx sentences.txt.gz -o vectors.jsonl --pooling cls --mode gpu --json
+
+The model is an encoder of the BERT family with its tokenizer.json: ONNX, or safetensors with config.json. Row N
+belongs to line N: lines that are empty, longer than 1 MiB or no UTF-8 are named on stderr and get zeros, or in
+JSON lines a null, and the exit code is then 1. docs/embedding.md has the rest.")]
+    Embed(Box<Embed>),
 
     /// Show what an ONNX model is made of, and what of it is not supported
     #[command(after_help = "Examples:

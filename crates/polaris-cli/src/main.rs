@@ -53,6 +53,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
     match arguments.command {
         Command::Quickstart => commands::quickstart::run(global),
         Command::Run(options) => commands::model::run::run(global, &options),
+        Command::Embed(options) => commands::embed::run(global, &options),
         Command::Info(options) => commands::model::info::run(global, &options),
         Command::Plan(options) => commands::model::plan::run(global, &options),
         Command::OnnxTest(options) => commands::model::onnx_test::run(global, &options),

@@ -104,11 +104,23 @@ impl Table {
 
 /// A progress bar on stderr; invisible where stderr is not a terminal.
 pub fn progress(length: usize, what: &str) -> ProgressBar {
+    styled(Some(length as u64), what, "{prefix} [{bar:30}] {pos}/{len} {msg} ({eta} left)")
+}
+
+/// A progress bar of bytes, whose number may be unknown; invisible where stderr is not a terminal.
+pub fn byte_progress(length: Option<u64>, what: &str) -> ProgressBar {
+    match length {
+        Some(_) => styled(length, what, "{prefix} [{bar:30}] {percent} % {msg} ({eta} left)"),
+        None => styled(length, what, "{prefix} {spinner} {bytes} {msg}"),
+    }
+}
+
+fn styled(length: Option<u64>, what: &str, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(length as u64);
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} {msg} ({eta} left)");
+    let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));

@@ -1,6 +1,5 @@
 //! Byte-pair encoding, from and to Hugging Face's `tokenizer.json`.
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-use crate::{Error, Result, Tokenizer, files};
+use crate::{Error, Result, Tokenizer, files, write_whole};
 
 /// A tokenizer read from a `tokenizer.json` or trained here. The file may hold other models than
 /// byte-pair encoding; whatever the `tokenizers` crate reads is used as it is.
@@ -31,10 +30,7 @@ impl Bpe {
 
     /// Reads the contents of a `tokenizer.json`, such as one that is part of a model's file.
     pub fn from_json(json: &[u8]) -> Result<Self> {
-        // The crate's own reader panics on some texts that are no JSON; this one says where.
-        serde_json::from_slice::<serde_json::Value>(json)
-            .map_err(|e| failed("read it")(e.into()))?;
-        Self::new(guarded("read it", || tokenizers::Tokenizer::from_bytes(json))?)
+        Self::new(read_json(json)?)
     }
 
     fn new(inner: tokenizers::Tokenizer) -> Result<Self> {
@@ -81,14 +77,7 @@ impl Bpe {
     /// Writes its `tokenizer.json`. The file appears whole or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let json = self.to_json()?;
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
-            .map_err(files::io(path, "write"))?;
-        file.write_all(json.as_bytes()).map_err(files::io(path, "write"))?;
-        file.as_file().sync_all().map_err(files::io(path, "write"))?;
-        file.persist(path).map_err(|e| files::io(path, "write")(e.error))?;
-        Ok(())
+        write_whole(path, self.to_json()?.as_bytes()).map_err(files::io(path, "write"))
     }
 }
 
@@ -100,16 +89,26 @@ pub fn train_bpe(text: &str, tokens: usize, path: impl AsRef<Path>) -> Result<Bp
     Ok(bpe)
 }
 
+/// What the contents of a `tokenizer.json` describe.
+pub(crate) fn read_json(json: &[u8]) -> Result<tokenizers::Tokenizer> {
+    // The crate's own reader panics on some texts that are no JSON; this one says where.
+    serde_json::from_slice::<serde_json::Value>(json).map_err(|e| failed("read it")(e.into()))?;
+    guarded("read it", || tokenizers::Tokenizer::from_bytes(json))
+}
+
 /// Runs code of the `tokenizers` crate on what a file said. It unwraps here and there, and a
 /// strange file should be an error like any other, not the end of the program.
-fn guarded<T>(action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(
+    action: &'static str,
+    run: impl FnOnce() -> tokenizers::Result<T>,
+) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(failed(action)),
         Err(_) => Err(failed(action)("its contents contradict each other".into())),
     }
 }
 
-fn failed(action: &'static str) -> impl FnOnce(tokenizers::Error) -> Error {
+pub(crate) fn failed(action: &'static str) -> impl FnOnce(tokenizers::Error) -> Error {
     move |error| Error::Tokenizer { action, reason: error.to_string() }
 }
 

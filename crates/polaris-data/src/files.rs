@@ -1,7 +1,7 @@
 //! Opens input files, plain or gzip-compressed, and says what is wrong by their name.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -30,16 +30,19 @@ pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Erro
 /// Opens a file, unpacking it if its first bytes say that it is gzip: names lie more often.
 pub(crate) fn open(path: &Path) -> Result<Input> {
     let mut file = File::open(path).map_err(io(path, "open"))?;
-    let length = file.metadata().map_err(io(path, "open"))?.len();
+    let metadata = file.metadata().map_err(io(path, "open"))?;
+    // A pipe has no length, and cannot be read twice.
+    let (length, exact) =
+        if metadata.is_file() { (metadata.len(), true) } else { (u64::MAX, false) };
     let mut magic = Vec::with_capacity(2);
     file.by_ref().take(2).read_to_end(&mut magic).map_err(io(path, "read"))?;
-    file.seek(SeekFrom::Start(0)).map_err(io(path, "read"))?;
-    let file = BufReader::new(file);
-    Ok(if magic == [0x1f, 0x8b] {
+    let packed = magic == [0x1f, 0x8b];
+    let file = BufReader::new(Cursor::new(magic).chain(file));
+    Ok(if packed {
         let most = most_unpacked(length);
         Input { reader: Box::new(BufReader::new(MultiGzDecoder::new(file))), most, exact: false }
     } else {
-        Input { reader: Box::new(file), most: length, exact: true }
+        Input { reader: Box::new(file), most: length, exact }
     })
 }
 

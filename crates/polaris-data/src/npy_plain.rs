@@ -59,6 +59,13 @@ impl PlainNpy {
 
 /// The bytes of an NPY file of numbers in C order, little-endian. `code` is NumPy's name of their type.
 pub fn npy_file(code: &str, dims: &[usize], bytes: &[u8]) -> Vec<u8> {
+    let mut file = npy_header(code, dims, 0);
+    file.extend_from_slice(bytes);
+    file
+}
+
+/// What stands before the numbers, in at least `least` bytes.
+pub(crate) fn npy_header(code: &str, dims: &[usize], least: usize) -> Vec<u8> {
     let order = if code.ends_with('1') { '|' } else { '<' };
     let dims: Vec<String> = dims.iter().map(|dim| format!("{dim},")).collect();
     let dims = dims.join(" ");
@@ -66,13 +73,12 @@ pub fn npy_file(code: &str, dims: &[usize], bytes: &[u8]) -> Vec<u8> {
         format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({dims}), }}");
     // The numbers begin at a multiple of 64 bytes, after a line break.
     let unpadded = 10 + header.len() + 1;
-    header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
+    header.push_str(&" ".repeat(unpadded.max(least).next_multiple_of(64) - unpadded));
     header.push('\n');
-    let mut file = Vec::with_capacity(10 + header.len() + bytes.len());
+    let mut file = Vec::with_capacity(10 + header.len());
     file.extend_from_slice(b"\x93NUMPY\x01\x00");
     file.extend_from_slice(&u16::try_from(header.len()).unwrap_or(u16::MAX).to_le_bytes());
     file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(bytes);
     file
 }
 

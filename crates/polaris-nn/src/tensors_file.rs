@@ -1,7 +1,6 @@
 //! Named tensors in the safetensors format, written so that a file is whole or not there.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::Path;
 
 use polaris_core::{DType, Shape};
@@ -40,50 +39,19 @@ pub fn write(
     write_atomically(path, &bytes.map_err(|error| Error::file(path, error))?)
 }
 
-/// How the names of files begin that are not whole yet.
-const UNFINISHED: &str = ".writing-";
-
-/// Removes what a process left in a folder that was ended while it wrote.
-pub fn remove_unfinished(folder: &Path) {
-    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if file.file_name().to_string_lossy().starts_with(UNFINISHED) {
-            // One that cannot be removed does no harm.
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
-}
-
-/// Writes a file so that it is whole or not there.
+/// Writes a file so that it is whole or not there; folders that are missing are made.
 ///
 /// # Errors
 /// `File` if the disk is full or the place cannot be written.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let wrong = |error: std::io::Error| {
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    folder.and_then(|()| polaris_data::write_whole(path, bytes)).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::StorageFull => "; free some space: what was there is still there",
             _ => "",
         };
         Error::file(path, format!("{error}{hint}"))
-    };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    std::fs::create_dir_all(folder).map_err(wrong)?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(UNFINISHED);
-    // Others may read it, as far as the user lets them.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(wrong)?;
-    file.write_all(bytes).map_err(wrong)?;
-    file.as_file().sync_all().map_err(wrong)?;
-    file.persist(path).map_err(|error| wrong(error.error))?;
-    // The new name must be on the disk, too.
-    if let Ok(folder) = std::fs::File::open(folder) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
+    })
 }
 
 /// Tensors by name, and the words about them.

@@ -20,6 +20,7 @@
 pub use polaris_core::{Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16};
 pub use polaris_data as data;
 pub use polaris_graph as graph;
+pub use polaris_models as models;
 pub use polaris_nn as nn;
 pub use polaris_onnx as onnx;
 pub use polaris_ops as ops;
@@ -43,6 +44,11 @@ pub struct Training;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/onnx.md")]
 pub struct Onnx;
+
+/// The examples of the page on text to vectors.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+pub struct Embedding;
 
 /// The examples of the README, which are tested as they stand there.
 #[cfg(doctest)]

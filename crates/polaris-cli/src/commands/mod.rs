@@ -9,6 +9,7 @@ pub mod check;
 pub mod completions;
 pub mod devices;
 pub mod digits;
+pub mod embed;
 pub mod eval;
 pub mod export;
 pub mod generate;

@@ -9,7 +9,6 @@ use super::checkpoint::Checkpoint;
 use super::log::Log;
 use super::origin::unusable_parameter;
 use super::trainer::Trainer;
-use crate::tensors_file::remove_unfinished;
 use crate::{Error, Result};
 
 /// Something that happened.
@@ -83,7 +82,7 @@ pub enum Ending {
 pub fn run(trainer: &mut Trainer, folder: &Path, listener: &mut dyn Listener) -> Result<Ending> {
     let checkpoints = folder.join("checkpoints");
     for folder in [folder, &checkpoints] {
-        remove_unfinished(folder);
+        polaris_data::remove_unfinished(folder);
     }
     let mut run = Run {
         log: Log::open(&folder.join("log.jsonl"), trainer.progress.step)?,

@@ -2,7 +2,7 @@
 //! one of the same case.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -121,19 +121,8 @@ fn updated(
 
 /// Writes a file beside its place and renames it: a reader sees the old one or the new one.
 pub fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let write = || -> std::io::Result<()> {
-        let mut builder = tempfile::Builder::new();
-        // As a file that is written in the usual way; temporary ones are private otherwise.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("could not write {}", path.display()))
+    polaris::data::write_whole(path, text.as_bytes())
+        .with_context(|| format!("could not write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -32,7 +32,11 @@ fn device_name(model: &Model) -> String {
 }
 
 /// Where and how the user wants it to run. A device that is named decides, unless it is the CPU.
-fn options(session: &mut Session, mode: ModeName, passes: &PassChoice) -> anyhow::Result<Options> {
+pub fn options(
+    session: &mut Session,
+    mode: ModeName,
+    passes: &PassChoice,
+) -> anyhow::Result<Options> {
     let passes = chosen_passes(passes)?;
     polaris::onnx::stop_when(crate::interrupt::requested);
     let mode = match mode {

@@ -1,0 +1,130 @@
+//! Files that are whole or not there: written beside their place and renamed at the end.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// How the names of files begin that are not whole yet.
+const UNFINISHED: &str = ".writing-";
+
+/// A file that gets its name only when all of it is on the disk. If it is dropped before, nothing is left
+/// of it, and what was under its name is still there.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl WholeFile {
+    /// Begins a file in a folder that is there.
+    ///
+    /// # Errors
+    /// If the place cannot be written.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let folder = folder_of(path);
+        // A rename would put a file in the place of a pipe, or of /dev/null.
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::other("this is no plain file; name one"));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(UNFINISHED);
+        // Others may read it, as far as the user lets them; temporary files are private otherwise.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        Ok(Self { file: builder.tempfile_in(folder)?, path: path.to_owned() })
+    }
+
+    /// Brings it to the disk and gives it its name.
+    ///
+    /// # Errors
+    /// If the disk is full or the place cannot be written; then nothing is left of it.
+    pub fn finish(self) -> io::Result<()> {
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.path).map_err(|error| error.error)?;
+        // The new name must be on the disk, too.
+        if let Ok(folder) = File::open(folder_of(&self.path)) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for WholeFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Writes a file so that it is whole or not there, in a folder that is there.
+///
+/// # Errors
+/// If the disk is full or the place cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// Removes what a process left in a folder that was ended while it wrote.
+pub fn remove_unfinished(folder: &Path) {
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if file.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            // One that cannot be removed does no harm.
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(WholeFile::create(&folder.path().join("missing").join("file")).is_err());
+        assert!(WholeFile::create(folder.path()).is_err());
+        let path = folder.path().join("file");
+        let mut unfinished = WholeFile::create(&path).unwrap();
+        unfinished.write_all(b"half").unwrap();
+        assert!(!path.exists());
+        drop(unfinished);
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        write_whole(&path, b"old").unwrap();
+        let mut file = WholeFile::create(&path).unwrap();
+        file.write_all(b"__w").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.write_all(b"ne").unwrap();
+        file.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_an_ended_process_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        write_whole(&folder.path().join("kept"), b"").unwrap();
+        std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), b"").unwrap();
+        remove_unfinished(folder.path());
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1);
+        assert!(folder.path().join("kept").exists());
+    }
+}
