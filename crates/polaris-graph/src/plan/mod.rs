@@ -279,6 +279,23 @@ pub struct Prediction {
     pub instructions: Vec<f64>,
 }
 
+impl Prediction {
+    /// What a run is expected to take: what the chosen plan took when it was tried, otherwise what was
+    /// expected of it.
+    pub fn seconds(&self) -> f64 {
+        let tried = self.tried.as_ref().and_then(|tried| match self.chosen {
+            Choice::Cpu => tried.cpu,
+            Choice::Gpu => tried.gpu,
+            Choice::Hybrid => tried.hybrid,
+        });
+        tried.unwrap_or(match self.chosen {
+            Choice::Cpu => self.cpu,
+            Choice::Gpu => self.gpu,
+            Choice::Hybrid => self.hybrid,
+        })
+    }
+}
+
 /// Which plan was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -209,8 +209,9 @@ impl Runner {
     }
 
     /// Runs the plans that are expected to be close, on zeros, and says how long they took. What was found
-    /// is remembered. `None` if only one is left, or if one of them refuses zeros. The costs are not held
-    /// meanwhile: graphs inside nodes look at them.
+    /// is remembered. `None` if one of them refuses zeros. One that is left alone is tried too: the time of a
+    /// whole run is less than the sum of its instructions, which were waited for one by one. The costs are
+    /// not held meanwhile: graphs inside nodes look at them.
     fn try_close(
         &self,
         costs: &Costs,
@@ -225,9 +226,6 @@ impl Runner {
         let close: Vec<&Candidate> = (candidates.iter())
             .filter(|one| one.seconds <= CLOSE * best || one.seconds == alone)
             .collect();
-        if close.len() < 2 {
-            return Ok(None);
-        }
         let name = self.trial_name(&close);
         let known = costs.with(|model| {
             Ok(model.side(Side::Gpu).and_then(|costs| costs.database.trial(&name)))

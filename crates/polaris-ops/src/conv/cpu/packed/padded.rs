@@ -193,11 +193,20 @@ impl<'a> Source<'a> {
             inside.copy_from_slice(unsafe { std::slice::from_raw_parts(from, inside.len()) });
             return;
         }
-        for channel in 0..channels {
-            let from = from.wrapping_add(channel * channel_stride);
-            for (column, to) in inside[channel..].iter_mut().step_by(channels).enumerate() {
-                // SAFETY: the element lies inside the input.
-                *to = unsafe { *from.add(column * column_stride) };
+        // Written in order; of colours there are three, for which the inner loop is no loop.
+        // SAFETY: every element lies inside the input.
+        let element = |channel: usize, column: usize| unsafe {
+            *from.add(channel * channel_stride + column * column_stride)
+        };
+        if channels == 3 {
+            for (column, to) in inside.chunks_exact_mut(3).enumerate() {
+                to.copy_from_slice(&[element(0, column), element(1, column), element(2, column)]);
+            }
+            return;
+        }
+        for (column, to) in inside.chunks_exact_mut(channels).enumerate() {
+            for (channel, to) in to.iter_mut().enumerate() {
+                *to = element(channel, column);
             }
         }
     }
