@@ -279,7 +279,7 @@ pub fn measure_tokens(with_device: bool, effort: &Effort) -> anyhow::Result<Vec<
     let timing = take_turns(&mut [&mut &text], &effort.limits)?.remove(0);
     let mut entries = vec![Entry::measured(ModeOf::Cpu, timed(timing, first_ms))];
     if with_device {
-        let why = "on the CPU in every mode: no device has an operation for text";
+        let why = "on the CPU in every mode";
         let others = [ModeOf::Gpu, ModeOf::Hybrid];
         entries.extend(others.map(|mode| Entry::left_out(mode, why)));
     }

@@ -41,8 +41,7 @@ fn summary(results: &Results) -> String {
     };
     let count = |mode: ModeOf| compared.iter().filter(|&&fastest| fastest == mode).count();
     format!(
-        "Fastest: the CPU in {} of {} workloads that were compared, {} in {}, the mode hybrid, which uses both \
-         or either, in {}.",
+        "Fastest: the CPU in {} of {} workloads that were compared, {} in {}, both together in {}.",
         count(ModeOf::Cpu),
         compared.len(),
         device.id,

@@ -135,9 +135,17 @@ impl Row {
             measured.gflops = flops.map(|flops| flops as f64 / measured.ms / 1e6);
             measured.speedup = cpu.map(|cpu| cpu / measured.ms);
         }
+        // A plan that is all on one side is that side's, and which of the two was faster is chance.
+        let is_same_plan = |measured: &Measured| match measured.chosen {
+            Some(Choice::Cpu) => self.of(ModeOf::Cpu).is_some(),
+            Some(Choice::Gpu) => self.of(ModeOf::Gpu).is_some(),
+            _ => false,
+        };
         // Where only one could be measured nothing was compared.
         let mut times: Vec<(ModeOf, f64)> = (self.modes.iter())
-            .filter_map(|entry| Some((entry.mode, entry.measured.as_ref()?.ms)))
+            .filter_map(|entry| Some((entry.mode, entry.measured.as_ref()?)))
+            .filter(|(_, measured)| !is_same_plan(measured))
+            .map(|(mode, measured)| (mode, measured.ms))
             .collect();
         times.sort_by(|a, b| a.1.total_cmp(&b.1));
         self.fastest = times.first().filter(|_| times.len() > 1).map(|(mode, _)| *mode);
@@ -199,6 +207,13 @@ pub mod tests {
         assert_eq!(compared.of(ModeOf::Cpu).unwrap().gflops, Some(0.5));
         assert_eq!(row("b", [Some(4.0), None, None]).fastest, None);
         assert_eq!(row("c", [Some(4.0), None, Some(4.5)]).fastest, Some(ModeOf::Cpu));
+        // The same plan twice.
+        let mut same = row("d", [Some(4.0), Some(2.0), Some(1.9)]);
+        for (chosen, fastest) in [(Choice::Gpu, ModeOf::Gpu), (Choice::Hybrid, ModeOf::Hybrid)] {
+            same.modes[2].measured.as_mut().unwrap().chosen = Some(chosen);
+            same.compare();
+            assert_eq!(same.fastest, Some(fastest));
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub const WORKLOADS: [Workload; 8] = [
     Workload {
         name: "tokenization",
         title: "Tokenization, 10k tokens",
-        about: "byte-pair encoding of English text; on the CPU in every mode",
+        about: "byte-pair encoding of English text; on the CPU in every mode, since no device has an operation for it",
         kind: Kind::Tokens,
     },
     Workload {
