@@ -9,69 +9,15 @@ use polaris::graph::{Mode, Options, Session as Model};
 use polaris::onnx::{Tensor, Value};
 
 use super::draft::Drafted;
+use super::effort::{Effort, Speeds};
 use super::results::{Entry, Measured, ModeOf, TOLERANCE};
 use super::tokens::Text;
 use crate::interrupt;
 use crate::session::Session;
-use crate::timing::{Contender, Limits, Timing, take_turns};
-
-/// How much time a workload may take.
-pub struct Effort {
-    limits: Limits,
-    /// A call that can be foreseen to take longer is left out.
-    longest_call: f64,
-    /// So is the mode `hybrid` where deciding takes longer.
-    longest_decision: f64,
-    /// Runs in which each instruction is timed; 0 for none.
-    watched_runs: usize,
-}
-
-/// Calls on either side that deciding takes: every instruction six times, and trials of whole plans.
-const CALLS_OF_A_DECISION: f64 = 12.0;
+use crate::timing::{Contender, Timing, take_turns};
 
 /// A session goes on without a device that fails; its time would be the CPU's.
 const DEVICE_FAILED: &str = "the device failed; POLARIS_LOG=warn says why";
-
-impl Effort {
-    /// For a report that one waits for.
-    pub fn full() -> Self {
-        Self::new(Duration::from_millis(1500), 7, f64::INFINITY, f64::INFINITY, 3)
-    }
-
-    /// For a first look.
-    pub fn quick() -> Self {
-        Self::new(Duration::from_millis(250), 3, 1.0, 5.0, 0)
-    }
-
-    fn new(
-        budget: Duration,
-        rounds: usize,
-        longest_call: f64,
-        longest_decision: f64,
-        watched_runs: usize,
-    ) -> Self {
-        let sample = Duration::from_millis(1);
-        let limits = Limits { sample, budget, rounds, rest: Duration::ZERO };
-        Self { limits, longest_call, longest_decision, watched_runs }
-    }
-}
-
-/// Operations a second that modes reached before, to foresee how long a call takes.
-#[derive(Default)]
-pub struct Speeds([Option<f64>; 3]);
-
-impl Speeds {
-    /// How long a call will take, if anything is known.
-    fn expected(&self, mode: ModeOf, flops: Option<u64>) -> Option<f64> {
-        Some(flops? as f64 / self.0[mode as usize]?)
-    }
-
-    fn learn(&mut self, mode: ModeOf, flops: Option<u64>, seconds: f64) {
-        if let Some(flops) = flops {
-            self.0[mode as usize] = Some(flops as f64 / seconds);
-        }
-    }
-}
 
 /// A model in a mode, with what is known of it so far.
 struct Candidate<'a> {
@@ -133,7 +79,7 @@ pub fn measure_graph(
         if interrupt::requested() {
             return Err(polaris::runtime::Error::Interrupted.into());
         }
-        if let Some(why) = too_long(mode, flops, speeds, effort, &candidates) {
+        if let Some(why) = effort.too_long(mode, flops, speeds, candidates.len()) {
             entries.push(Entry::left_out(mode, why));
             continue;
         }
@@ -171,32 +117,6 @@ pub fn measure_graph(
     }
     entries.sort_by_key(|entry| entry.mode as usize);
     Ok((flops, entries))
-}
-
-/// Why a mode is left out, if it can be foreseen to take too long.
-fn too_long(
-    mode: ModeOf,
-    flops: Option<u64>,
-    speeds: &Speeds,
-    effort: &Effort,
-    before: &[Candidate<'_>],
-) -> Option<String> {
-    match mode {
-        ModeOf::Hybrid => {
-            // A side whose own call is too long takes even longer to decide about.
-            let alone = [ModeOf::Cpu, ModeOf::Gpu];
-            let known = alone.map(|mode| speeds.expected(mode, flops));
-            let missing = before.len() < alone.len() && effort.longest_call.is_finite();
-            let seconds = CALLS_OF_A_DECISION * known.into_iter().flatten().sum::<f64>();
-            (missing || seconds > effort.longest_decision)
-                .then(|| format!("about {seconds:.0} s to decide: left out by --quick"))
-        }
-        _ => {
-            let seconds = speeds.expected(mode, flops)?;
-            (seconds > effort.longest_call)
-                .then(|| format!("about {seconds:.1} s a call: left out by --quick"))
-        }
-    }
 }
 
 impl Candidate<'_> {
@@ -305,20 +225,5 @@ mod tests {
         // Zeros are no excuse.
         let zeros = tensor(&[0.0, 0.0]);
         assert!(largest_difference(&expected, &zeros).unwrap() > TOLERANCE);
-    }
-
-    #[test]
-    fn what_takes_too_long_is_left_out_of_a_first_look_only() {
-        let mut speeds = Speeds::default();
-        let flops = Some(2_000_000_000);
-        let why =
-            |speeds: &Speeds, effort: Effort| too_long(ModeOf::Gpu, flops, speeds, &effort, &[]);
-        // Nothing is known yet.
-        assert_eq!(why(&speeds, Effort::quick()), None);
-        speeds.learn(ModeOf::Gpu, Some(1_000_000_000), 1.0);
-        assert!(why(&speeds, Effort::quick()).unwrap().contains("2.0 s"));
-        assert_eq!(why(&speeds, Effort::full()), None);
-        speeds.learn(ModeOf::Gpu, Some(1_000_000_000), 0.01);
-        assert_eq!(why(&speeds, Effort::quick()), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `polaris bench modes`: this machine's CPU, its GPU, and both together, in what models are made of.
 
 mod draft;
+mod effort;
 mod measure;
 mod page;
 mod results;
@@ -17,7 +18,8 @@ use crate::commands::devices;
 use crate::output::{self, progress};
 use crate::session::Session;
 use crate::{exit, interrupt};
-use measure::{Effort, Speeds, measure_graph, measure_tokens};
+use effort::{Effort, Speeds};
+use measure::{measure_graph, measure_tokens};
 use results::{OpenCl, Row, TOLERANCE};
 use workloads::{Kind, WORKLOADS, Workload};
 
