@@ -51,7 +51,7 @@ impl Effort {
         if mode != ModeOf::Hybrid {
             let seconds = speeds.expected(mode, flops)?;
             return (seconds > self.longest_call)
-                .then(|| format!("about {seconds:.1} s a call: left out by --quick"));
+                .then(|| format!("left out: about {seconds:.1} s a call"));
         }
         let alone = [ModeOf::Cpu, ModeOf::Gpu];
         // A side whose own call is too long takes even longer to decide about.
@@ -59,7 +59,7 @@ impl Effort {
         let known = alone.map(|mode| speeds.expected(mode, flops)).into_iter().flatten();
         let seconds = CALLS_OF_A_DECISION * known.sum::<f64>();
         (missing || seconds > self.longest_decision)
-            .then(|| format!("about {seconds:.0} s to decide: left out by --quick"))
+            .then(|| format!("left out: about {seconds:.0} s to decide"))
     }
 }
 

@@ -52,7 +52,8 @@ fn summary(results: &Results) -> String {
 
 fn facts(session: &Session, results: &Results) -> Vec<(&'static str, String)> {
     let hardware = session.runtime.hardware();
-    let effort = if results.quick { "quick: few rounds, long calls left out" } else { "full" };
+    let effort =
+        if results.quick { "quick: few rounds, and what takes long is left out" } else { "full" };
     let device = results.device.as_ref().map_or("none".to_owned(), |device| {
         format!("{}: {} ({})", device.id, device.name, device.driver)
     });
@@ -163,6 +164,11 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
+/// A difference; most are none.
+fn in_short(difference: f64) -> String {
+    if difference == 0.0 { "0".to_owned() } else { format!("{difference:.1e}") }
+}
+
 /// What users feel.
 fn figures(results: &Results) -> Table {
     let header = ["call, ms", "spread", "GFLOPS", "speed-up", "predicted, ms", ""];
@@ -198,7 +204,7 @@ fn behind(results: &Results) -> Table {
             milliseconds(measured.fastest_ms),
             or_dash(measured.compute_ms.map(milliseconds)),
             measured.samples.to_string(),
-            or_dash(measured.difference.map(|difference| format!("{difference:.1e}"))),
+            or_dash(measured.difference.map(in_short)),
         ]
     })
 }

@@ -36,6 +36,11 @@ pub fn print(results: &Results) -> anyhow::Result<()> {
         "  {MARK} fastest. Calls begin and end in the host's memory; medians of rounds in turn, spread is \
          the standard deviation."
     ))?;
+    if results.quick {
+        print_line(
+            "  What takes long is left out of this quick form; `polaris bench modes` measures all.",
+        )?;
+    }
     for note in &results.notes {
         print_line(&format!("  {note}"))?;
     }
