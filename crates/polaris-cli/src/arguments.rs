@@ -1,5 +1,6 @@
 //! The command line: one description for parsing, help and completions.
 
+mod bench;
 mod embed;
 mod model;
 mod train;
@@ -15,6 +16,7 @@ use crate::commands::bench_gemm::cases::{
     Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
 };
 
+pub use bench::BenchModes;
 pub use embed::{Embed, FormatName};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
@@ -101,6 +103,7 @@ CPU does its work. A later check that finds it right releases it.")]
   polaris bench memory
   polaris bench launch --json
   polaris bench gemm --peers
+  polaris bench modes --html modes.html
   polaris bench model model.onnx")]
     Bench {
         #[command(subcommand)]
@@ -242,6 +245,17 @@ pub enum Bench {
 
 Every run begins and ends with its inputs and outputs in the host's memory.")]
     Model(Box<BenchModel>),
+
+    /// CPU, GPU and both together, in what models are made of: the comparison of this machine
+    #[command(after_help = "Examples:
+  polaris bench modes
+  polaris bench modes --html modes.html
+  polaris bench modes --quick --json
+  polaris bench modes --only matmul-1024,transformer --device opencl:0
+
+Every workload runs as an ONNX model in the modes cpu, gpu and hybrid, in turns; times include the copies to
+the device and back. Results are compared: exit code 1 if modes do not agree.")]
+    Modes(BenchModes),
 
     /// Matrix products: speed, error, share of the roofline, beside other libraries
     #[command(after_help = "Examples:

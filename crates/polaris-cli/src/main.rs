@@ -68,6 +68,9 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Bench { what: Bench::Model(options) } => {
             commands::model::bench::run(global, &options)
         }
+        Command::Bench { what: Bench::Modes(options) } => {
+            commands::bench_modes::run(global, &options)
+        }
         Command::Bench { what: Bench::Launch } => commands::bench_launch::run(global),
         Command::Bench { what: Bench::Select } => commands::bench_select::run(global),
         Command::Tune(options) => commands::tune::run(global, &options),

@@ -111,7 +111,48 @@ fn quickstart_holds_the_machine_and_its_check() {
     let products = start["matmul"].as_array().unwrap();
     assert_eq!(products.iter().map(|row| row["n"].as_u64().unwrap()).next(), Some(512));
     assert!(products.len() == 3 && is_positive(&products[0]["gflops"]), "{products:#?}");
+    let digits = &start["digits"][0];
+    assert_eq!((&digits["device"], &digits["digits"]), (&"cpu".into(), &359.into()));
+    assert!(digits["right"].as_u64().unwrap() > 340, "{digits:#}");
+    let pictures = start["pictures"].as_array().unwrap();
+    assert_eq!(pictures.len(), 4);
+    let rows = pictures[0]["rows"].as_array().unwrap();
+    assert!(rows.len() == 8 && rows.iter().all(|row| row.as_str().unwrap().len() == 16));
+    assert_eq!((&start["modes"]["ok"], &start["modes"]["quick"]), (&true.into(), &true.into()));
+    assert_eq!(start["modes"]["results"].as_array().unwrap().len(), 8);
     assert!(home.profile().exists());
+}
+
+/// Programs are written by that page.
+#[test]
+fn every_schema_is_documented() {
+    fn collect(folder: &std::path::Path, schemas: &mut std::collections::BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, schemas);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let literals = text.split('"').filter(|part| part.starts_with("polaris."));
+            let versioned = literals.filter(|part| {
+                part.split_once('/').is_some_and(|(_, version)| version.parse::<u32>().is_ok())
+            });
+            schemas.extend(versioned.map(str::to_owned));
+        }
+    }
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut schemas = std::collections::BTreeSet::new();
+    collect(&crates.join("src"), &mut schemas);
+    assert!(schemas.len() > 20 && schemas.contains("polaris.bench.modes/1"), "{schemas:?}");
+    let page = std::fs::read_to_string(crates.join("../../docs/json.md")).unwrap();
+    for schema in schemas {
+        assert!(page.contains(&format!("`{schema}`")), "docs/json.md does not list {schema}");
+        // What lies in files is described with what prints it.
+        if schema != "polaris.gemm-results/1" {
+            assert!(page.contains(&format!("\n## {schema}\n")), "no section on {schema}");
+        }
+    }
 }
 
 #[test]

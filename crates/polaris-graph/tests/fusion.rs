@@ -136,7 +136,11 @@ fn a_residual_block_is_its_convolutions() {
     let graph = maker.finish(&[sum]);
     let names = operations(&graph);
     let convolutions = names.iter().filter(|name| name.starts_with("packed")).count();
-    assert_eq!((names.len() - convolutions, convolutions), (1, 4), "{names:?}: only the output's copy");
+    assert_eq!(
+        (names.len() - convolutions, convolutions),
+        (1, 4),
+        "{names:?}: only the output's copy"
+    );
 }
 
 #[test]
@@ -187,8 +191,7 @@ fn layouts_meet_and_part() {
     let scale = maker.constant(&[10, 1, 1]);
     let scaled = maker.node("Mul", &[pooled, scale], &[]);
     let joined = maker.node("Concat", &[scaled, pooled], &[("axis", Attribute::Int(1))]);
-    let turned =
-        maker.node("Transpose", &[joined], &[("perm", Attribute::Ints(vec![0, 2, 3, 1]))]);
+    let turned = maker.node("Transpose", &[joined], &[("perm", Attribute::Ints(vec![0, 2, 3, 1]))]);
     let w = maker.constant(&[20, 4]);
     let product = maker.node("MatMul", &[turned, w], &[]);
     let mean = maker.node("GlobalAveragePool", &[joined], &[]);

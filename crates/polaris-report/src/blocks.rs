@@ -5,6 +5,8 @@ use crate::svg::{Entry, Frame, NAME, at, colour_class, legend};
 use crate::text::{escape, put, shorten};
 
 const HEIGHT: f64 = 320.0;
+/// Sides from which a rectangle has an outline.
+const OUTLINED: f64 = 2.0;
 
 /// A plot of rectangles.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,9 +57,12 @@ impl BlockPlot {
         for block in &blocks {
             let (left, right) = (frame.x(&x, block.x.0), frame.x(&x, block.x.1));
             let (top, bottom) = (frame.y(&y, block.y.1), frame.y(&y, block.y.0));
+            // An outline would be all there is to see of a small one.
+            let outlined = right - left > OUTLINED && bottom - top > OUTLINED;
+            let class = if outlined { "bar block" } else { "bar" };
             put!(
                 &mut out,
-                "<g><title>{}</title><rect class=\"bar {}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></g>",
+                "<g><title>{}</title><rect class=\"{class} {}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></g>",
                 escape(&shorten(&block.label, NAME)),
                 colour_class(block.kind),
                 at(left),
@@ -96,6 +101,12 @@ mod tests {
         let html = plot.render();
         assert_eq!(html.matches("<title>").count(), 1);
         assert!(html.contains("a &lt;b&gt;"), "{html}");
+        // Neighbours of one colour are told apart by their outlines, unless there is nothing inside.
+        assert!(html.contains("class=\"bar block s0\""), "{html}");
+        assert!(crate::style::STYLE.contains(".block{stroke:"));
+        let thin = Block { y: (0.0, 0.001), ..block(3.0) };
+        let html = BlockPlot { blocks: vec![block(3.0), thin], ..plot }.render();
+        assert_eq!(html.matches("bar block s0").count(), 1, "{html}");
         assert!(BlockPlot::default().render().contains("nothing to draw"));
     }
 }

@@ -26,7 +26,7 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1.2em;margin:1em
 dt{color:var(--dim);max-width:16em}dd{margin:0;min-width:0}
 figure{margin:1.4em 0;overflow-x:auto}
 figcaption,caption{font-weight:600;text-align:left;margin-bottom:.4em}
-.scroll{overflow-x:auto;margin:1em 0}
+.scroll{overflow-x:auto;margin:1em 0;width:max-content;max-width:calc(100% + max(0px,50vw - 430px))}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.28em .9em .28em 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--dim);vertical-align:bottom}
@@ -52,6 +52,7 @@ font-size:.9rem}
 .hover circle{fill:var(--s);opacity:0}.hover circle:hover{opacity:.8}
 .mark path{stroke:var(--dim);stroke-dasharray:3 3}.plot .mark text{fill:var(--dim)}
 .bar{fill:var(--s)}
+.block{stroke:var(--bg);stroke-width:.9}
 .stripes{stroke:var(--bg);opacity:.4}.stripes.d0{display:none}.stripes.d1{stroke-dasharray:2 6}
 .stripes.d2{stroke-dasharray:4 3}.stripes.d3{stroke-dasharray:2 2 2 9}.stripes.d4{stroke-dasharray:1 2}
 .stripes.d5{stroke-dasharray:8 8}.stripes.d6{stroke-dasharray:1 5}
@@ -61,6 +62,7 @@ font-size:.9rem}
 .h0{opacity:.2}.h1{opacity:.28}.h2{opacity:.36}.h3{opacity:.45}.h4{opacity:.54}.h5{opacity:.63}
 .h6{opacity:.72}.h7{opacity:.81}.h8{opacity:.9}
 rect:hover,g:hover>.bar,g:hover>.cell{stroke:var(--ink)}
+g:hover>.block{stroke-width:2}
 @media print{body{font-size:11pt}main{max-width:none;padding:0}figure,tr,pre{break-inside:avoid}
-h2{break-after:avoid}pre{white-space:pre-wrap}.scroll,figure{overflow:visible}.plot{max-width:100%}}
+h2{break-after:avoid}pre{white-space:pre-wrap}.scroll,figure{overflow:visible}.scroll{width:auto;max-width:none}.plot{max-width:100%}}
 ";

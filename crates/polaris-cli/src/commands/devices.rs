@@ -104,6 +104,18 @@ fn cures(hardware: &Hardware, devices: &[DeviceRef], opencl: &OpenClReport) -> V
     cures
 }
 
+/// Why there is no OpenCL device, and how to get one.
+pub fn ways_to_opencl(session: &Session) -> Vec<String> {
+    let runtime = &session.runtime;
+    let (hardware, opencl) = (runtime.hardware(), runtime.opencl());
+    let mut words = opencl.problems.clone();
+    words.extend(cures(hardware, runtime.devices(), opencl));
+    if words.is_empty() {
+        words.push(cpu_opencl_hint(&hardware.distribution));
+    }
+    words
+}
+
 /// Prints it on one screen.
 pub fn print(machine: &Machine<'_>) -> anyhow::Result<()> {
     let Hardware { cpu, ram, .. } = machine.hardware;

@@ -3,6 +3,7 @@
 pub mod bench_gemm;
 pub mod bench_launch;
 pub mod bench_memory;
+pub mod bench_modes;
 pub mod bench_select;
 pub mod cache;
 pub mod check;

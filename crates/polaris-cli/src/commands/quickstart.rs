@@ -1,4 +1,4 @@
-//! `polaris quickstart`: the first command. Looks, measures, checks, recommends.
+//! `polaris quickstart`: the first command. Looks, measures, checks, recommends, and shows what it brings.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use polaris_testkit::Level;
 use serde::Serialize;
 
 use super::bench_gemm::quick::{self, QuickProduct, SIZES};
-use super::digits::{self, ReadDigits};
-use super::{check, devices};
+use super::digits::{Digits, Picture, ReadDigits, print_pictures};
+use super::{bench_modes, check, devices};
 use crate::arguments::Global;
 use crate::exit;
 use crate::output::{self, Table, print_line};
@@ -21,7 +21,9 @@ struct Quickstart<'a> {
     machine: devices::Machine<'a>,
     check: check::Checked,
     matmul: Vec<QuickProduct>,
+    modes: Option<bench_modes::Results>,
     digits: Vec<ReadDigits>,
+    pictures: Vec<Picture>,
 }
 
 pub fn run(global: Global) -> anyhow::Result<u8> {
@@ -37,25 +39,37 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     let (ok, cancelled) =
         (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
     // A device that was stopped or computes wrongly is not worth a measurement.
-    let (mut matmul, mut digits) = (Vec::new(), Vec::new());
-    if ok && !cancelled {
-        for device in session.devices()? {
-            matmul.extend(quick::measure(&device)?);
-            digits.push(digits::read(&device)?);
-        }
-    }
-    if json {
-        let machine = devices::describe(&session);
-        let result = Quickstart { machine, check: checked, matmul, digits };
-        output::print_json("polaris.quickstart/1", &result)?;
-    } else {
+    let (mut matmul, mut digits, mut pictures) = (Vec::new(), Vec::new(), Vec::new());
+    let mut modes = None;
+    if !json {
         check::print(&checked)?;
         print_line("\nThis machine\n")?;
         devices::print(&devices::describe(&session))?;
+    }
+    if ok && !cancelled {
+        say("\nComparing: CPU, GPU and both, in what models are made of ...")?;
+        let model = Digits::new(&session)?;
+        for device in session.devices()? {
+            matmul.extend(quick::measure(&device)?);
+            digits.push(model.read(&session, &device)?);
+        }
+        pictures = digits.first().map_or(Ok(Vec::new()), |read| model.pictures(read))?;
+        modes = Some(bench_modes::quick(&session)?);
+    }
+    let ok = ok && modes.as_ref().is_none_or(|modes| modes.ok);
+    if json {
+        let machine = devices::describe(&session);
+        let result = Quickstart { machine, check: checked, matmul, modes, digits, pictures };
+        output::print_json("polaris.quickstart/1", &result)?;
+    } else {
         print_products(&matmul)?;
-        print_digits(&digits)?;
+        if let Some(modes) = &modes {
+            print_line("\nModes, compared by what models are made of\n")?;
+            bench_modes::print(modes)?;
+        }
+        print_digits(&digits, &pictures)?;
         print_line(
-            "\nNext: polaris devices, polaris bench gemm, polaris train digits; polaris --help lists all.",
+            "\nNext: polaris bench modes --html modes.html, polaris train digits; polaris --help lists all.",
         )?;
     }
     Ok(match (cancelled, ok) {
@@ -69,7 +83,7 @@ fn print_products(products: &[QuickProduct]) -> anyhow::Result<()> {
     if products.is_empty() {
         return Ok(());
     }
-    print_line("\nMatrix products, square, f32, GFLOPS\n")?;
+    print_line("\nMatrix products of operands that are on the device, square, f32, GFLOPS\n")?;
     let sizes = SIZES.map(|size| format!(">{size}"));
     let mut table = Table::new(&["device", &sizes[0], &sizes[1], &sizes[2]]);
     for products in products.chunks(SIZES.len()) {
@@ -81,15 +95,22 @@ fn print_products(products: &[QuickProduct]) -> anyhow::Result<()> {
     table.print()
 }
 
-fn print_digits(digits: &[ReadDigits]) -> anyhow::Result<()> {
+fn print_digits(digits: &[ReadDigits], pictures: &[Picture]) -> anyhow::Result<()> {
     if digits.is_empty() {
         return Ok(());
     }
-    print_line("\nHandwritten digits, read by the model that is built in\n")?;
-    let mut table = Table::new(&["device", ">digits", ">right", ">a second"]);
-    for ReadDigits { device, digits, right, per_second } in digits {
-        let cells = [device.clone(), digits.to_string(), right.to_string()];
-        table.row(cells.into_iter().chain([format!("{per_second:.0}")]).collect());
+    print_line("\nHandwritten digits, read by the model that is built in, as ONNX\n")?;
+    print_pictures(pictures)?;
+    print_line("")?;
+    let mut table = Table::new(&["device", ">digits", ">right", ">accuracy", ">a second"]);
+    for read in digits {
+        table.row(vec![
+            read.device.clone(),
+            read.digits.to_string(),
+            read.right.to_string(),
+            format!("{:.1}%", 100.0 * read.right as f64 / read.digits.max(1) as f64),
+            format!("{:.0}", read.per_second),
+        ]);
     }
     table.print()
 }

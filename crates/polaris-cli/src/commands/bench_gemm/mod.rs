@@ -2,7 +2,7 @@
 
 pub mod cases;
 pub mod contenders;
-mod date;
+pub mod date;
 pub mod operands;
 pub mod plot;
 pub mod quick;

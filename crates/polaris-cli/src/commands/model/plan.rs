@@ -94,19 +94,19 @@ fn page(result: &Result, plan: &Instructions) -> Page {
     }
     counts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let where_ = if result.wholly_on_device { "wholly there" } else { "partly on the CPU" };
-    let expected = result.prediction.as_ref().map_or("-".to_owned(), Prediction::to_string);
-    let facts = [
+    let expected = result.prediction.as_ref().map(Prediction::to_string);
+    let mut facts = vec![
         ("Device", format!("{} ({where_})", result.device)),
         ("Inputs", result.inputs.join(", ")),
         ("Passes", passes_in_words(&result.passes)),
         ("Instructions", result.instructions.len().to_string()),
         ("Work", format!("{:.3} GFLOP", result.work.flops as f64 / 1e9)),
-        ("Expected", expected),
         (
             "Memory in between",
             Bytes((result.arena_bytes.cpu + result.arena_bytes.gpu) as u64).to_string(),
         ),
     ];
+    facts.extend(expected.map(|expected| ("Expected", expected)));
     let header = ["#", "device", "instruction", "into", "from", "node"];
     let row = |(at, row): (usize, &Row)| {
         let [side, name] = [row.side.name().to_owned(), row.name.clone()];
@@ -141,10 +141,13 @@ fn page(result: &Result, plan: &Instructions) -> Page {
 
 /// The arena over the instructions.
 fn arena(plan: &Instructions) -> BlockPlot {
+    let all: usize = plan.arenas.iter().flatten().sum();
+    let (unit, bytes) = if all < 1 << 20 { ("KiB", 1 << 10) } else { ("MiB", 1 << 20) };
+    let scaled = |offset: usize| offset as f64 / f64::from(bytes);
     let mut plot = BlockPlot {
         title: "Values in between".to_owned(),
         x_label: "instruction".to_owned(),
-        y_label: "MiB".to_owned(),
+        y_label: unit.to_owned(),
         kinds: Side::ALL.map(|side| side.name().to_owned()).to_vec(),
         blocks: Vec::new(),
     };
@@ -159,10 +162,9 @@ fn arena(plan: &Instructions) -> BlockPlot {
                 if slot.side != side || *at != chunk {
                     continue;
                 }
-                let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
                 plot.blocks.push(Block {
                     x: (life.first as f64, life.last as f64 + 1.0),
-                    y: (mebibytes(base + offset), mebibytes(base + offset + slot.bytes)),
+                    y: (scaled(base + offset), scaled(base + offset + slot.bytes)),
                     kind: side.index(),
                     label: format!("{}: {}", slot.name, Bytes(slot.bytes as u64)),
                 });
