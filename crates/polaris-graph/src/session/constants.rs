@@ -55,7 +55,7 @@ impl Constants {
         if let Some((_, matrix)) = matrices.get(&(id, turned)) {
             return Ok(Arc::clone(matrix));
         }
-        let key = key_of(tensor, if turned { "turned" } else { "matrix" })?;
+        let key = self.key_of(tensor, if turned { "turned" } else { "matrix" })?;
         let dtype = DType::F32;
         let kept = self.engine.packs.get(&key).and_then(|bytes| {
             let &[rows, columns, ..] = tensor.shape() else { return None };
@@ -94,7 +94,7 @@ impl Constants {
         if !PackedConvolution::exists_for(problem, DType::F32, &shape) {
             return Ok(None);
         }
-        let key = key_of(tensor, "convolution")?;
+        let key = self.key_of(tensor, "convolution")?;
         let kept = self.engine.packs.get(&key).and_then(|bytes| {
             let device = self.engine.device(Side::Cpu);
             let weight = PackedConvolution::from_bytes(device, problem, &shape, &bytes).ok();
@@ -137,6 +137,15 @@ impl Constants {
         }
     }
 
+    /// What a tensor holds, and how it is packed. Pages of a file that were looked at are let go of again.
+    fn key_of(&self, tensor: &Tensor, form: &str) -> Result<Key> {
+        let form = format!("{form} {:?}", tensor.shape());
+        let bytes = tensor.bytes()?;
+        let key = content_hash(bytes, fingerprint(form.as_bytes()));
+        self.engine.files.iter().for_each(|file| file.release(bytes));
+        Ok(key)
+    }
+
     /// A new array of a tensor's elements.
     pub fn upload(&self, tensor: &Tensor, side: Side) -> Result<Array> {
         let element = tensor.element();
@@ -151,10 +160,4 @@ impl Constants {
         }
         Ok(array)
     }
-}
-
-/// What a tensor holds, and how it is packed.
-fn key_of(tensor: &Tensor, form: &str) -> Result<Key> {
-    let form = format!("{form} {:?}", tensor.shape());
-    Ok(content_hash(tensor.bytes()?, fingerprint(form.as_bytes())))
 }
