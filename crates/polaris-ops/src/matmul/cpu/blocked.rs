@@ -200,7 +200,7 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
     unsafe fn block(&self, right: &Right, block: &Block<P, S>) {
         let layout = &right.layout;
         let Place { rows, column: first_column, columns, .. } = block.place;
-        let mut tile = block.finishes.then(|| Tile::default());
+        let mut tile = block.finishes.then(Tile::default);
         let stay = self.plan.resident_columns;
         for part in (0..columns).step_by(stay) {
             for row in (0..rows).step_by(block.panel_rows) {
