@@ -98,9 +98,14 @@ fn plots(page: Page, results: &Results) -> Page {
             .section("Beside the CPU")
             .text("The CPU's time by that of the mode: above 1 it is faster than the CPU alone.");
         let words = ["Speed-up over the CPU", "times as fast"];
-        page = draw(page, &compared, words, |measured| measured.speedup);
+        page = draw(page, &compared, words, |measured| measured.speedup.map(two_digits));
     }
     page
+}
+
+/// A ratio as finely as it can be written between two bars, and as the measurement is worth.
+fn two_digits(ratio: f64) -> f64 {
+    if ratio < 0.1 { ratio } else { (100.0 * ratio).round() / 100.0 }
 }
 
 /// What a bar shows of a mode.
