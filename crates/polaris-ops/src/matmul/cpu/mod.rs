@@ -28,8 +28,9 @@ pub(crate) use self::blocked::Tile;
 use self::dot::{f32_dots, f64_dots};
 use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
-pub(crate) use self::kernel::{Call, Kernels, f32_kernels, f64_kernels};
-use self::kernel::{pair_kernels, quad_kernels};
+pub(crate) use self::kernel::{
+    Call, Kernels, f32_kernels, f64_kernels, pair_kernels, quad_kernels,
+};
 pub(crate) use self::multiply::Scratch;
 use self::multiply::{Batch, PackedRight};
 pub(crate) use self::pack::{Packer, Strip, pack};
