@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polaris_core::Shape;
+use polaris_core::{Layout, Shape};
 use polaris_onnx::{Tensor, ValueId};
-use polaris_ops::conv::PackedConvolution;
+use polaris_ops::conv::{ByteConvolution, ByteProblem, PackedConvolution};
 use polaris_ops::matmul::PackedMatrix;
 use polaris_ops::{Array, Convolution};
 
@@ -20,6 +20,8 @@ pub(crate) struct Constants {
     arrays: Mutex<HashMap<(ValueId, Side), Array>>,
     matrices: Mutex<HashMap<(ValueId, bool), Arc<PackedMatrix>>>,
     weights: Mutex<HashMap<ValueId, Arc<PackedConvolution>>>,
+    /// By what they make: scales and biases are part of them.
+    byte_weights: Mutex<HashMap<ValueId, Arc<ByteConvolution>>>,
 }
 
 impl Constants {
@@ -29,6 +31,7 @@ impl Constants {
             arrays: Mutex::default(),
             matrices: Mutex::default(),
             weights: Mutex::default(),
+            byte_weights: Mutex::default(),
         }
     }
 
@@ -78,6 +81,32 @@ impl Constants {
         let weight = Arc::new(PackedConvolution::new(problem, &array)?);
         weights.insert(id, Arc::clone(&weight));
         Ok(Some(weight))
+    }
+
+    /// A convolution of bytes on the CPU that makes a value, if it has a form for that. The weight of a
+    /// product, `[k, n]`, is that of a convolution of one axis if it is turned.
+    pub fn byte_weight(
+        &self,
+        made: ValueId,
+        tensor: &Tensor,
+        turned: bool,
+        problem: &ByteProblem<'_>,
+    ) -> Result<Option<Arc<ByteConvolution>>> {
+        let mut weights = self.byte_weights.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = weights.get(&made);
+        if let Some(weight) = known.filter(|weight| *weight.problem() == problem.problem) {
+            return Ok(Some(Arc::clone(weight)));
+        }
+        let mut array = self.upload(tensor, Side::Cpu)?;
+        if let (true, &[k, n]) = (turned, tensor.shape()) {
+            let layout = Layout::new(Shape::new(&[n, k, 1])?, &[1, n, 1], 0)?;
+            array = Array::new(array.buffer().clone(), layout)?;
+        }
+        let weight = ByteConvolution::new(problem, &array)?.map(Arc::new);
+        if let Some(weight) = &weight {
+            weights.insert(made, Arc::clone(weight));
+        }
+        Ok(weight)
     }
 
     /// A new array of a tensor's elements.

@@ -7,7 +7,7 @@ mod finish;
 mod pack;
 mod taps;
 
-use polaris_core::{DType, Layout, Shape};
+use polaris_core::{Layout, Shape};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
@@ -19,15 +19,8 @@ use crate::copy::Copy;
 use crate::cpu::map::SendPointer;
 use crate::matmul::cpu::Scratch;
 use crate::operation::run as run_operation;
+use crate::quantize::flip;
 use crate::{Array, Result};
-
-/// What turns bytes of a type into unsigned ones in the same order.
-const fn flip(dtype: DType) -> u8 {
-    match dtype {
-        DType::I8 => 0x80,
-        _ => 0,
-    }
-}
 
 /// The result in memory, whichever way it lies.
 #[derive(Clone, Copy)]

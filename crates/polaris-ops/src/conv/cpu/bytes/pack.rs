@@ -6,9 +6,8 @@ use polaris_runtime::{Buffer, DeviceExt};
 
 use super::super::super::bytes::ByteProblem;
 use super::super::packed::is_depthwise;
-use super::finish::Limits;
-use super::flip;
 use crate::matmul::cpu::{Kernels, pair_kernels, quad_kernels};
+use crate::quantize::{Limits, flip};
 use crate::{Array, Result};
 
 /// How the loops of a level read a weight.

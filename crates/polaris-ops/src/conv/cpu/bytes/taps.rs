@@ -32,18 +32,16 @@ impl Job<'_> {
         let geometry = self.geometry;
         let [rows, columns] = &geometry.lengths;
         let [images, _, row, column] = self.image.strides;
-        let joined = (rows.input == 1 || row == columns.input * column)
-            && (geometry.images == 1 || images == rows.input * columns.input * column);
+        // Images of one element follow one another as elements of a row do.
+        let pixels = rows.input * columns.input;
+        let pixel = if pixels == 1 { images } else { column };
+        let joined = (rows.input == 1 || row == columns.input * pixel)
+            && (geometry.images == 1 || images == pixels * pixel);
         let start = self.image.start.get().addr();
-        let aligned =
-            [start, column, geometry.inputs].iter().all(|number| number.is_multiple_of(4));
-        let fits = group == 4
-            && geometry.has_plain_taps()
-            && self.image.flip == 0
-            && (columns.input > 1 || rows.input == 1)
-            && joined
-            && aligned;
-        fits.then_some(column)
+        let aligned = [start, pixel, geometry.inputs].iter().all(|number| number.is_multiple_of(4));
+        let fits =
+            group == 4 && geometry.has_plain_taps() && self.image.flip == 0 && joined && aligned;
+        fits.then_some(pixel)
     }
 }
 
