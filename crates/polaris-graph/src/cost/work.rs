@@ -50,6 +50,7 @@ impl Class {
             Step::Device { action, .. } => match action {
                 Action::Convolution(_)
                 | Action::FusedConvolution(_)
+                | Action::ByteConvolution(_)
                 | Action::PackedConvolution(..)
                 | Action::TransposedConvolution(_) => Self::Convolution,
                 Action::MatMul(_) | Action::PackedMatMul(..) => Self::MatMul,
@@ -118,6 +119,7 @@ impl Work {
                 2 * results * dims(0).last().map_or(1, |&k| k as u64)
             }
             Action::PackedConvolution(_, weight) => 2 * results * product(&weight.shape()[1..]),
+            Action::ByteConvolution(weight) => 2 * results * product(&weight.shape()[1..]),
             Action::Convolution(_) | Action::FusedConvolution(_) => {
                 2 * results * product(dims(1).get(1..).unwrap_or(&[]))
             }

@@ -8,6 +8,7 @@ mod indexing;
 mod normalise;
 mod pooling;
 mod products;
+mod quantized;
 mod recurrent;
 mod reduce;
 mod resize;
@@ -35,6 +36,7 @@ const FAMILIES: &[&[(&str, Lowering)]] = &[
     normalise::LOWERINGS,
     pooling::LOWERINGS,
     products::LOWERINGS,
+    quantized::LOWERINGS,
     recurrent::LOWERINGS,
     reduce::LOWERINGS,
     resize::LOWERINGS,

@@ -1,6 +1,8 @@
 //! Maxima and means of windows.
 
+use polaris_core::DType;
 use polaris_onnx::Node;
+use polaris_ops::copy::Copy;
 use polaris_ops::reduce::Reduce;
 use polaris_ops::{Pool, Pooling, Reduction, Window, Windows};
 
@@ -35,7 +37,9 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
         return Ok(false);
     };
     let rank = shape.rank();
-    if !dtype.is_float() || !(3..=4).contains(&rank) || shape.elements() == 0 {
+    let is_max = pooling == Pooling::Max;
+    let bytes = matches!(dtype, DType::U8 | DType::I8) && is_max;
+    if !(dtype.is_float() || bytes) || !(3..=4).contains(&rank) || shape.elements() == 0 {
         return Ok(false);
     }
     let axes = rank - 2;
@@ -50,7 +54,6 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
         return Ok(false);
     };
     let ceil = node.attributes.flag("ceil_mode", false)?;
-    let is_max = pooling == Pooling::Max;
     let dilated = dilations.iter().any(|&dilation| dilation != 1);
     if dilated && !is_max {
         return Ok(false);
@@ -64,7 +67,12 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
         if !is_max || ceil || !is_worth_padding(&shape, &pads) {
             return Ok(false);
         }
-        operand = padded(b, operand, &pads, f64::NEG_INFINITY)?;
+        let never = match dtype {
+            DType::U8 => 0.0,
+            DType::I8 => -128.0,
+            _ => f64::NEG_INFINITY,
+        };
+        operand = padded(b, operand, &pads, never)?;
         pads.before.fill(0);
         pads.after.fill(0);
     }
@@ -83,8 +91,17 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
         return Ok(false);
     }
     let action = Action::Pool(Pool { pooling, windows });
-    let pooled = b.new_array_like(&operand, dtype, made_shape);
+    // Other devices have maxima of numbers only, which are the same.
+    let as_numbers = bytes && !b.is_on_cpu();
+    if as_numbers {
+        let shape = *operand.layout.shape();
+        operand = b.compute_elements(Action::Copy(Copy), &[operand], DType::F32, shape)?;
+    }
+    let mut pooled = b.new_array_like(&operand, operand.dtype, made_shape);
     b.emit(action, &[operand], pooled);
+    if as_numbers {
+        pooled = b.compute_elements(Action::Copy(Copy), &[pooled], dtype, made_shape)?;
+    }
     b.set(Some(made), pooled);
     Ok(true)
 }

@@ -15,6 +15,7 @@ mod common;
 mod constants;
 mod conv_norm;
 mod dead;
+mod dequantized;
 mod edits;
 mod gelu;
 mod layer_norm;
@@ -26,6 +27,7 @@ mod softmax;
 #[cfg(test)]
 mod testing;
 mod transposes;
+mod weights;
 
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ use polaris_onnx::Graph;
 
 pub(crate) use constants::{FOLDED_ELEMENTS, is_determined};
 
+use crate::plan::Side;
 use crate::{Error, Result};
 
 /// Where a graph is.
@@ -51,8 +54,8 @@ pub struct Pass {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// Whether it runs unless it is asked for.
-    pub by_default: bool,
+    /// The side that it is for, if it is for one: what is fast on one may be slow on the other.
+    pub only: Option<Side>,
     /// Rewrites a graph, and says how often it did something.
     pub run: fn(&mut Graph, Place) -> usize,
 }
@@ -62,75 +65,87 @@ pub const ALL: &[Pass] = &[
     Pass {
         name: "constants",
         about: "computes what depends on constants and declared shapes only",
-        by_default: true,
+        only: None,
         run: constants::run,
     },
     Pass {
         name: "dead",
         about: "removes what nobody needs and what changes nothing",
-        by_default: true,
+        only: None,
         run: dead::run,
     },
     Pass {
         name: "common",
         about: "computes once what is computed twice",
-        by_default: true,
+        only: None,
         run: common::run,
     },
     Pass {
         name: "conv_norm",
         about: "folds batch normalisation, and factors and summands of channels, into weights",
-        by_default: true,
+        only: None,
         run: conv_norm::run,
     },
     Pass {
         name: "layer_norm",
         about: "finds layer and RMS normalisation that is written out",
-        by_default: true,
+        only: None,
         run: layer_norm::run,
     },
     Pass {
         name: "gelu",
         about: "finds GELU that is written out, by the error function or by the tangent",
-        by_default: true,
+        only: None,
         run: gelu::run,
     },
     Pass {
         name: "softmax",
         about: "finds softmax that is written out",
-        by_default: true,
+        only: None,
         run: softmax::run,
     },
     Pass {
         name: "activations",
         about: "finds Swish, HardSwish and Mish that are written out",
-        by_default: true,
+        only: None,
         run: activations::run,
     },
     Pass {
         name: "transposes",
         about: "merges transpositions, and lets those cancel that have only functions of elements between them",
-        by_default: true,
+        only: None,
         run: transposes::run,
     },
     Pass {
         name: "attention",
         about: "finds scaled dot-product attention that is written out, with its mask",
-        by_default: true,
+        only: None,
         run: attention::run,
     },
     Pass {
         name: "rotary",
         about: "finds rotary embeddings that are written out",
-        by_default: true,
+        only: None,
         run: rotary::run,
     },
     Pass {
         name: "quantized",
         about: "turns convolutions and products between conversions into those of integers",
-        // Devices have no such operators yet; the interpreter would take longer than they do with floats.
-        by_default: false,
+        // Other devices have no such operators; the interpreter would take longer than they do with floats.
+        only: Some(Side::Cpu),
         run: quantized::run,
+    },
+    Pass {
+        name: "dequantized",
+        about: "turns convolutions and products of integers into those of numbers between conversions",
+        only: Some(Side::Gpu),
+        run: dequantized::run,
+    },
+    Pass {
+        name: "weights",
+        about: "dequantises once the constants that no operator of integers takes",
+        only: None,
+        run: weights::run,
     },
 ];
 
@@ -148,9 +163,9 @@ pub struct Passes {
 }
 
 impl Default for Passes {
-    /// Those that make a model faster.
+    /// Every pass.
     fn default() -> Self {
-        Self { on: ALL.iter().map(|pass| pass.by_default).collect() }
+        Self::all()
     }
 }
 
@@ -198,6 +213,15 @@ impl Passes {
     /// Those that run, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &'static Pass> + '_ {
         ALL.iter().zip(&self.on).filter(|(_, on)| **on).map(|(pass, _)| pass)
+    }
+
+    /// These without those that are for the other side.
+    #[must_use]
+    pub fn on(mut self, side: Side) -> Self {
+        for (pass, on) in ALL.iter().zip(&mut self.on) {
+            *on &= pass.only.is_none_or(|only| only == side);
+        }
+        self
     }
 }
 
@@ -257,5 +281,16 @@ mod tests {
         assert!(error.contains("fusion") && error.contains("constants"), "{error}");
         assert!(Passes::none().is_none() && !Passes::default().is_none());
         assert_eq!(Passes::none().with("dead").unwrap().iter().count(), 1);
+    }
+
+    #[test]
+    fn passes_for_one_side_do_not_run_for_the_other() {
+        let names = |side| -> Vec<&str> {
+            Passes::default().on(side).iter().map(|pass| pass.name).collect()
+        };
+        let (cpu, gpu) = (names(Side::Cpu), names(Side::Gpu));
+        assert!(cpu.contains(&"quantized") && !cpu.contains(&"dequantized"));
+        assert!(gpu.contains(&"dequantized") && !gpu.contains(&"quantized"));
+        assert!(cpu.contains(&"weights") && gpu.contains(&"weights"));
     }
 }

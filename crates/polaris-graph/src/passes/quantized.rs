@@ -1,7 +1,8 @@
 //! Convolutions and matrix products between DequantizeLinear and QuantizeLinear, as operators that work on
-//! the integers themselves. Only where scales and zero points are those that such operators have.
+//! the integers themselves. Only where scales and zero points are those that such operators have. So do
+//! operators that only move elements.
 
-use polaris_onnx::{Attribute, Attributes, ElementType, Graph, Node, Tensor, ValueId};
+use polaris_onnx::{ElementType, Graph, Node, Tensor, ValueId};
 
 use super::Place;
 use super::edits::{Edits, instead};
@@ -24,46 +25,159 @@ pub fn run(graph: &mut Graph, place: Place) -> usize {
     let mut edits = Edits::new(graph);
     for (at, node) in view.nodes().filter(|(_, node)| is(node, "QuantizeLinear")) {
         if let Some(made) = whole(&view, &mut edits, node) {
-            edits.replace(at, vec![made]);
+            edits.replace(at, made);
         }
     }
     edits.apply(graph)
 }
 
-/// The operator in the place of a quantisation and what lies before it.
-fn whole(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Node> {
+/// The operators in the place of a quantisation and what lies before it.
+fn whole(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Vec<Node>> {
     let result = only_result(node)?;
     let y = quantised(view, node, operand(node, 0)?, view.element(result)?)?;
-    let (_, linear) = view.maker(y.integers).filter(|_| view.is_private(y.integers))?;
-    only_result(linear)?;
-    let x = dequantised(view, operand(linear, 0)?)?;
-    let w = dequantised(view, operand(linear, 1)?)?;
-    if x.scale.len() != 1 || y.scale.len() != 1 {
+    let (_, mut before) = view.maker(y.integers).filter(|_| view.is_private(y.integers))?;
+    only_result(before)?;
+    if is(before, "Relu") && y.is_single() && y.zero_is_lowest() {
+        // Negative numbers become the lowest byte with or without it.
+        let id = operand(before, 0).filter(|&id| view.is_private(id))?;
+        (_, before) = view.maker(id)?;
+        only_result(before)?;
+    }
+    let x = dequantised(view, operand(before, 0)?)?;
+    if !before.domain.is_empty() || !x.is_single() || !y.is_single() {
         return None;
     }
-    let (operator, bias) = match linear.operator.as_str() {
-        _ if !linear.domain.is_empty() => return None,
-        "Conv" if w.is_single() || w.is_along(view, 0) => {
-            ("QLinearConv", bias(view, linear, &x, &w)?)
-        }
-        "MatMul" if w.is_single() || w.is_last_of_two(view) => ("QLinearMatMul", None),
-        "Gemm" if is_plain(&linear.attributes) && operand(linear, 2).is_none() && w.is_single() => {
-            ("QLinearMatMul", None)
-        }
-        _ => return None,
-    };
-    let mut inputs = Vec::with_capacity(9);
-    for (part, integers) in [(&x, true), (&w, true), (&y, false)] {
-        inputs.extend(integers.then_some(Some(part.integers)));
-        inputs.push(Some(part.scale_id));
-        inputs.push(Some(part.zero_or_new(edits, &linear.path)?));
+    if MOVING.contains(&before.operator.as_str()) {
+        return moved(before, &x, &y, result).map(|made| vec![made]);
     }
-    inputs.extend(bias.map(Some));
-    let mut made = instead(linear, operator, 10, &inputs, result);
-    if operator == "QLinearConv" {
-        made.attributes = linear.attributes.clone();
+    let linear = before;
+    let w = dequantised(view, operand(linear, 1)?)?;
+    let parts = Parts { x, w, y };
+    match linear.operator.as_str() {
+        "Conv" if parts.w.is_single() || parts.w.is_along(view, 0) => {
+            let bias = bias(view, operand(linear, 2), &parts.x, &parts.w)?;
+            let mut made = parts.node(edits, linear, "QLinearConv", bias, result)?;
+            made.attributes = linear.attributes.clone();
+            Some(vec![made])
+        }
+        "MatMul" if parts.w.is_single() || parts.w.is_last_of_two(view) => {
+            Some(vec![parts.node(edits, linear, "QLinearMatMul", None, result)?])
+        }
+        "Gemm" => gemm(view, edits, linear, parts, result),
+        _ => None,
+    }
+}
+
+/// Operators that give back some of their operand's elements, and take bytes as well as numbers. The
+/// largest number is the largest byte.
+const MOVING: &[&str] = &["Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+
+/// Such an operator on bytes, if the same bytes stand for the same numbers before and after it.
+fn moved(node: &Node, x: &Quantised<'_>, y: &Quantised<'_>, result: ValueId) -> Option<Node> {
+    let zero = |part: &Quantised<'_>| part.zero.map_or(Some(0.0), first);
+    if x.element != y.element || x.scale != y.scale || zero(x)? != zero(y)? {
+        return None;
+    }
+    let mut made = node.clone();
+    made.inputs[0] = Some(x.integers);
+    made.outputs = vec![Some(result)];
+    // Maxima of bytes are there since then; nothing else has changed since version 8.
+    if made.operator == "MaxPool" {
+        if !(8..=22).contains(&made.version) {
+            return None;
+        }
+        made.version = made.version.max(12);
     }
     Some(made)
+}
+
+/// What a linear operator of integers is made of.
+struct Parts<'g> {
+    x: Quantised<'g>,
+    w: Quantised<'g>,
+    y: Quantised<'g>,
+}
+
+impl Parts<'_> {
+    fn node(
+        &self,
+        edits: &mut Edits,
+        linear: &Node,
+        operator: &str,
+        bias: Option<ValueId>,
+        result: ValueId,
+    ) -> Option<Node> {
+        let mut inputs = Vec::with_capacity(9);
+        for (part, integers) in [(&self.x, true), (&self.w, true), (&self.y, false)] {
+            inputs.extend(integers.then_some(Some(part.integers)));
+            inputs.push(Some(part.scale_id));
+            inputs.push(Some(part.zero_or_new(edits, &linear.path)?));
+        }
+        inputs.extend(bias.map(Some));
+        Some(instead(linear, operator, 10, &inputs, result))
+    }
+}
+
+/// A product of matrices with a bias is a convolution whose kernel has one element, of images with one.
+fn gemm(
+    view: &View<'_>,
+    edits: &mut Edits,
+    linear: &Node,
+    mut parts: Parts<'_>,
+    result: ValueId,
+) -> Option<Vec<Node>> {
+    let number = |name: &str| linear.attributes.float_or(name, 1.0).ok();
+    let flag = |name: &str| linear.attributes.flag(name, false).ok();
+    let turned = flag("transB")?;
+    if number("alpha")? != 1.0 || flag("transA")? {
+        return None;
+    }
+    let added = operand(linear, 2);
+    if added.is_none() && !turned && (parts.w.is_single() || parts.w.is_last_of_two(view)) {
+        return Some(vec![parts.node(edits, linear, "QLinearMatMul", None, result)?]);
+    }
+    let weight = view.constant(parts.w.integers).filter(|weight| weight.rank() == 2)?;
+    let along = if turned { 0 } else { 1 };
+    let fits = (parts.w.is_single() || parts.w.is_along(view, along)) && number("beta")? == 1.0;
+    let bias = bias(view, added.filter(|_| fits), &parts.x, &parts.w)?;
+    let (rows, columns) = (weight.shape()[0], weight.shape()[1]);
+    let channels = if turned { rows } else { columns };
+    let length = bias.map_or(Some(channels), |id| view.constant(id).map(Tensor::elements))?;
+    if !fits || length != channels || weight.elements() > MOST_TURNED {
+        return None;
+    }
+    let kernel = match turned {
+        true => weight.reshaped(&[rows, columns, 1]).ok()?,
+        false => {
+            let values = weight.to_f64().ok()?;
+            let turned: Vec<f64> = (0..columns)
+                .flat_map(|column| (0..rows).map(move |row| row * columns + column))
+                .map(|at| values[at])
+                .collect();
+            Tensor::from_f64(weight.element(), &[columns, rows, 1], &turned).ok()?
+        }
+    };
+    let path = &linear.path;
+    // A zero stands for the same length as before.
+    let to_images = edits.constant(path, Tensor::new(&[3], vec![0i64, 0, 1]).ok()?);
+    let to_rows = edits.constant(path, Tensor::new(&[2], vec![0i64, -1]).ok()?);
+    let (images, made) = (edits.value(path), edits.value(path));
+    let reshape = |x: ValueId, shape: ValueId, y: ValueId| {
+        instead(linear, "Reshape", 13, &[Some(x), Some(shape)], y)
+    };
+    let first = reshape(parts.x.integers, to_images, images);
+    parts.x.integers = images;
+    parts.w.integers = edits.constant(path, kernel);
+    let conv = parts.node(edits, linear, "QLinearConv", bias, made)?;
+    Some(vec![first, conv, reshape(made, to_rows, result)])
+}
+
+/// Elements of a weight that is written anew, at most.
+const MOST_TURNED: usize = 1 << 26;
+
+/// The first element of a tensor.
+fn first(tensor: &Tensor) -> Option<f64> {
+    tensor.to_f64().ok()?.first().copied()
 }
 
 /// What a node says of the quantisation of a value; only bytes, and no blocks.
@@ -107,6 +221,15 @@ impl Quantised<'_> {
         self.scale.len() == 1
     }
 
+    /// Whether the lowest byte stands for zero.
+    fn zero_is_lowest(&self) -> bool {
+        let zero = self.zero.map_or(Some(0.0), first);
+        match self.element {
+            ElementType::U8 => zero == Some(0.0),
+            _ => zero == Some(-128.0),
+        }
+    }
+
     /// Whether scales are those of an axis.
     fn is_along(&self, view: &View<'_>, axis: i64) -> bool {
         let rank = view.rank(self.integers).map_or(0, |rank| rank as i64);
@@ -127,15 +250,15 @@ impl Quantised<'_> {
     }
 }
 
-/// The bias of a convolution, in units of the product of both scales: `Some(None)` if there is none, `None`
+/// The bias of a convolution or product, in units of the product of both scales: `Some(None)` if there is none, `None`
 /// if it is something else.
 fn bias(
     view: &View<'_>,
-    conv: &Node,
+    added: Option<ValueId>,
     x: &Quantised<'_>,
     w: &Quantised<'_>,
 ) -> Option<Option<ValueId>> {
-    let Some(id) = operand(conv, 2) else { return Some(None) };
+    let Some(id) = added else { return Some(None) };
     let node = view.made_by(id, "DequantizeLinear")?;
     let (integers, scale) = (operand(node, 0)?, view.constant(operand(node, 1)?)?);
     let zero = match operand(node, 2) {
@@ -155,19 +278,11 @@ fn bias(
     fits.then_some(Some(integers))
 }
 
-/// Whether a product has no parameter that changes it.
-fn is_plain(attributes: &Attributes) -> bool {
-    attributes.iter().all(|(name, value)| match (name, value) {
-        ("alpha", Attribute::Float(value)) => *value == 1.0,
-        ("transA" | "transB", Attribute::Int(value)) => *value == 0,
-        ("beta", _) => true,
-        _ => false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::dead;
+    use polaris_onnx::Attribute;
+
     use super::super::testing::{Draft, count};
     use super::*;
 
@@ -231,6 +346,86 @@ mod tests {
             // Ties may be rounded otherwise: one step of 255.
             let graph = draft.check(both, inputs, 1.01 / 30.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
+        }
+    }
+
+    #[test]
+    fn products_with_a_bias_become_convolutions() {
+        let rows = [("x", bytes(ElementType::U8, &[3, 4]))];
+        let each = [0.01, 0.02, 0.03];
+        for turned in [false, true] {
+            let mut draft = Draft::new();
+            let x = draft.typed_input("x", ElementType::U8, &["n", "4"]);
+            let (of_x, of_y) = (draft.number(0.02), draft.number(0.3));
+            let zero = draft.constant(Tensor::scalar(7u8));
+            let x = draft.node("DequantizeLinear", &[x, of_x, zero]);
+            let shape: &[usize] = if turned { &[3, 4] } else { &[4, 3] };
+            let w = draft.constant(bytes(ElementType::I8, shape));
+            let scale = scales(&mut draft, &each);
+            let axis = [("axis", Attribute::Int(i64::from(!turned)))];
+            let w = draft.any_node("DequantizeLinear", 13, &[w, scale], &axis);
+            let numbers = draft.constant(bytes(ElementType::I32, &[3]));
+            let scale = scales(&mut draft, &each.map(|scale| scale * 0.02f32));
+            let axis = [("axis", Attribute::Int(0))];
+            let bias = draft.any_node("DequantizeLinear", 13, &[numbers, scale], &axis);
+            let flags = [("transB", Attribute::Int(i64::from(turned)))];
+            let y = draft.any_node("Gemm", 13, &[x, w, bias], &flags);
+            let zero = draft.constant(Tensor::scalar(30u8));
+            let y = draft.node("QuantizeLinear", &[y, of_y, zero]);
+            draft.output_as(y, "y");
+            let graph = draft.check(both, &rows, 1.01 / 30.0);
+            let found = (count(&graph, "QLinearConv"), count(&graph, "Reshape"));
+            assert_eq!((graph.nodes.len(), found), (3, (1, 2)), "{graph}");
+        }
+    }
+
+    /// An operator between conversions of these zero points and scales.
+    fn moving(operator: &str, before: (u8, f32), after: (u8, f32)) -> Draft {
+        let mut draft = Draft::new();
+        let x = draft.typed_input("x", ElementType::U8, &["n", "2", "6", "6"]);
+        let scale = draft.number(before.1);
+        let zero = draft.constant(Tensor::scalar(before.0));
+        let x = draft.node("DequantizeLinear", &[x, scale, zero]);
+        let kernel = [("kernel_shape", vec![2, 2])];
+        let attributes: &[(&str, Vec<i64>)] = if operator == "MaxPool" { &kernel } else { &[] };
+        let y = draft.node_with(operator, &[x], attributes);
+        let scale = draft.number(after.1);
+        let zero = draft.constant(Tensor::scalar(after.0));
+        let y = draft.node("QuantizeLinear", &[y, scale, zero]);
+        draft.output_as(y, "y");
+        draft
+    }
+
+    #[test]
+    fn what_moves_elements_moves_bytes() {
+        let image = [("x", bytes(ElementType::U8, &[2, 2, 6, 6]))];
+        for operator in ["MaxPool", "Flatten", "Transpose"] {
+            let draft = moving(operator, (7, 0.1), (7, 0.1));
+            let graph = draft.check(both, &image, 0.0);
+            assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
+            moving(operator, (7, 0.1), (8, 0.1)).check_unchanged(run);
+            moving(operator, (7, 0.1), (7, 0.2)).check_unchanged(run);
+        }
+    }
+
+    #[test]
+    fn a_relu_goes_where_the_lowest_byte_is_zero() {
+        let image = [("x", bytes(ElementType::U8, &[2, 2, 5, 5]))];
+        for (zero, found) in [(0u8, 1), (3, 0)] {
+            let mut draft = Draft::new();
+            let x = draft.typed_input("x", ElementType::U8, &["n", "2", "5", "5"]);
+            let (scale, zeros) = (draft.number(0.02), draft.constant(Tensor::scalar(60u8)));
+            let x = draft.node("DequantizeLinear", &[x, scale, zeros]);
+            let w = draft.constant(bytes(ElementType::I8, &[3, 2, 3, 3]));
+            let w = draft.node("DequantizeLinear", &[w, scale]);
+            let y = draft.node("Conv", &[x, w]);
+            let y = draft.node("Relu", &[y]);
+            let (scale, zeros) = (draft.number(0.3), draft.constant(Tensor::scalar(zero)));
+            let y = draft.node("QuantizeLinear", &[y, scale, zeros]);
+            draft.output_as(y, "y");
+            let graph = draft.check(both, &image, 1.01 / 30.0);
+            assert_eq!(count(&graph, "QLinearConv"), found, "{graph}");
+            assert_eq!(count(&graph, "Relu"), 1 - found, "{graph}");
         }
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use polaris_ops::batch_norm::BatchNorm;
-use polaris_ops::conv::{ConvolutionInputGradient, FusedConvolution, PackedConvolution};
+use polaris_ops::conv::{
+    ByteConvolution, ConvolutionInputGradient, FusedConvolution, PackedConvolution,
+};
 use polaris_ops::copy::Copy;
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fill::Fill;
@@ -13,7 +15,8 @@ use polaris_ops::reduce::Reduce;
 use polaris_ops::scan::CumSum;
 use polaris_ops::sort::ArgSort;
 use polaris_ops::{
-    Array, Attention, Convolution, Expression, Lookup, MatMul, Norm, Pool, Scatter, Softmax,
+    Array, Attention, Convolution, Expression, Lookup, MatMul, Norm, Pool, Requantize, Scatter,
+    Softmax,
 };
 
 /// An operation with its parameters.
@@ -23,6 +26,8 @@ pub enum Action {
     ArgSort(ArgSort),
     Attention(Attention),
     BatchNorm(BatchNorm),
+    /// Of bytes on the CPU, with a weight that was made ready when the plan was.
+    ByteConvolution(Arc<ByteConvolution>),
     Convolution(Convolution),
     /// Between layouts and types.
     Copy(Copy),
@@ -42,12 +47,14 @@ pub enum Action {
     Reduce(Reduce),
     /// Padding and flips.
     Remap(Remap),
+    /// Between numbers and bytes on the CPU.
+    Requantize(Requantize),
     Scatter(Scatter),
     Softmax(Softmax),
     TransposedConvolution(ConvolutionInputGradient),
 }
 
-/// Does the same with the operation of every kind, but for those whose operands were packed.
+/// Does the same with the operation of every kind, but for those that only the CPU has.
 macro_rules! with_operation {
     ($action:expr, $op:ident => $body:expr, packed => $packed:expr) => {
         match $action {
@@ -70,7 +77,10 @@ macro_rules! with_operation {
             Action::Scatter($op) => $body,
             Action::Softmax($op) => $body,
             Action::TransposedConvolution($op) => $body,
-            Action::PackedConvolution(..) | Action::PackedMatMul(..) => $packed,
+            Action::ByteConvolution(_)
+            | Action::PackedConvolution(..)
+            | Action::PackedMatMul(..)
+            | Action::Requantize(_) => $packed,
         }
     };
 }
@@ -80,7 +90,9 @@ impl Action {
     pub fn name(&self) -> &'static str {
         use polaris_ops::Operation;
         let packed = || match self {
+            Self::ByteConvolution(_) => "byte_convolution",
             Self::PackedConvolution(..) => "packed_convolution",
+            Self::Requantize(op) => op.name(),
             _ => "packed_matmul",
         };
         with_operation!(self, op => op.name(), packed => packed())
@@ -89,6 +101,7 @@ impl Action {
     /// What is computed, but for the elements of what was packed.
     pub fn parameters(&self) -> String {
         match self {
+            Self::ByteConvolution(weight) => format!("{:?} {}", weight.problem(), weight.shape()),
             Self::PackedConvolution(op, weight) => format!("{op:?} {}", weight.shape()),
             Self::PackedMatMul(op, matrix) => format!("{op:?} {}", matrix.shape()),
             other => format!("{other:?}"),
@@ -101,8 +114,10 @@ impl Action {
     /// If the arrays do not fit together, or the device fails.
     pub fn run(&self, inputs: &[&Array], output: &Array) -> polaris_ops::Result<()> {
         match self {
+            Self::ByteConvolution(weight) => weight.run(inputs, output),
             Self::PackedConvolution(op, weight) => weight.run(op, inputs, output),
             Self::PackedMatMul(op, matrix) => op.run_packed(inputs, matrix, output),
+            Self::Requantize(op) => op.run(inputs, output),
             other => with_operation!(
                 other,
                 op => polaris_ops::run(op, inputs, output),
@@ -126,7 +141,11 @@ impl Action {
     pub fn works_in_place(&self) -> bool {
         matches!(
             self,
-            Self::Elementwise(_) | Self::Fused(_) | Self::BatchNorm(_) | Self::Softmax(_)
+            Self::Elementwise(_)
+                | Self::Fused(_)
+                | Self::BatchNorm(_)
+                | Self::Requantize(_)
+                | Self::Softmax(_)
         )
     }
 }

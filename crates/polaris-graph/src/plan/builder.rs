@@ -9,12 +9,13 @@ use polaris_onnx::infer::{Fact, infer_node};
 use polaris_onnx::operators::NoScope;
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
 use polaris_ops::Convolution;
-use polaris_ops::conv::PackedConvolution;
+use polaris_ops::conv::{ByteConvolution, ByteProblem, PackedConvolution};
 use polaris_ops::copy::Copy;
 use polaris_ops::matmul::PackedMatrix;
 
 use super::fuse::fuse;
 use super::memory::{place, share_in_place};
+use super::unused::remove_unused;
 use super::{
     Action, Home, HostInput, HostOutput, Instruction, Operand, Plan, PlanInput, PlanOutput, Rest,
     Side, Slot, SlotId, Step,
@@ -64,6 +65,8 @@ pub(crate) struct Builder<'a> {
     located: Vec<Located>,
     slots: Vec<Slot>,
     instructions: Vec<Instruction>,
+    /// The node that makes each value as its first result.
+    makers: HashMap<ValueId, usize>,
     /// Side and place of the node that is being lowered.
     side: Side,
     node: usize,
@@ -79,6 +82,7 @@ impl<'a> Builder<'a> {
             located: vec![Located::default(); values],
             slots: Vec::new(),
             instructions: Vec::new(),
+            makers: makers(request.graph),
             side: request.side,
             node: 0,
             request,
@@ -294,6 +298,7 @@ impl<'a> Builder<'a> {
         for &id in &wanted {
             outputs.push((id, self.plan_output(id)?));
         }
+        remove_unused(&mut self.instructions, self.slots.len(), &outputs);
         fuse(&mut self.instructions, &self.slots, &inputs, &outputs);
         if let Some(reorder) = self.request.reorder {
             let order = reorder(&self.instructions, &self.slots);
@@ -472,6 +477,30 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A convolution of bytes with a constant weight that makes a value, packed for the CPU, if there
+    /// is such a form. The weight of a product is turned.
+    ///
+    /// # Errors
+    /// If there is no room, or parameters contradict each other.
+    pub fn byte_weight(
+        &self,
+        made: ValueId,
+        weight: ValueId,
+        turned: bool,
+        problem: &ByteProblem<'_>,
+    ) -> Result<Option<Arc<ByteConvolution>>> {
+        match self.constant(weight).filter(|tensor| self.is_on_cpu() && tensor.elements() > 0) {
+            Some(tensor) => self.request.arrays.byte_weight(made, tensor, turned, problem),
+            None => Ok(None),
+        }
+    }
+
+    /// The node of this graph that makes a value as its first result, if it is this operator of ONNX' own.
+    pub fn made_by(&self, id: ValueId, operator: &str) -> Option<&'a Node> {
+        let node = &self.request.graph.nodes[*self.makers.get(&id)?];
+        (node.domain.is_empty() && node.operator == operator).then_some(node)
+    }
+
     /// A constant of the graph that can be packed for the CPU.
     fn shared_constant(&self, id: ValueId) -> Option<&Tensor> {
         let shared = self.request.graph.value(id).constant.is_some();
@@ -594,6 +623,12 @@ impl<'a> Builder<'a> {
     fn push(&mut self, step: Step, side: Side) {
         self.instructions.push(Instruction { step, side, node: self.node });
     }
+}
+
+/// The node that makes each value as its first result.
+fn makers(graph: &Graph) -> HashMap<ValueId, usize> {
+    let first = |(at, node): (usize, &Node)| Some((*node.outputs.first()?.as_ref()?, at));
+    graph.nodes.iter().enumerate().filter_map(first).collect()
 }
 
 /// Whether all axes but the first two have one element.

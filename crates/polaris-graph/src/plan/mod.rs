@@ -6,6 +6,7 @@ mod fuse;
 mod memory;
 mod order;
 mod text;
+mod unused;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use polaris_core::{DType, Shape};
+use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{Tensor, ValueId};
-use polaris_ops::conv::PackedConvolution;
+use polaris_ops::conv::{ByteConvolution, ByteProblem, PackedConvolution};
 use polaris_ops::matmul::PackedMatrix;
 use polaris_ops::{Array, Convolution};
 
@@ -15,13 +15,18 @@ use crate::Result;
 use crate::cost::fingerprint;
 use crate::plan::{Side, dtype_of};
 
+/// What was packed, with the keys under which it is kept on disk.
+type Packed<Id, T> = Mutex<HashMap<Id, (Key, Arc<T>)>>;
+
 /// Arrays of a graph's constants.
 #[derive(Debug)]
 pub(crate) struct Constants {
     engine: Arc<Engine>,
     arrays: Mutex<HashMap<(ValueId, Side), Array>>,
-    matrices: Mutex<HashMap<(ValueId, bool), (Key, Arc<PackedMatrix>)>>,
-    weights: Mutex<HashMap<ValueId, (Key, Arc<PackedConvolution>)>>,
+    matrices: Packed<(ValueId, bool), PackedMatrix>,
+    weights: Packed<ValueId, PackedConvolution>,
+    /// By what they make: scales and biases are part of them.
+    byte_weights: Mutex<HashMap<ValueId, Arc<ByteConvolution>>>,
 }
 
 impl Constants {
@@ -31,6 +36,7 @@ impl Constants {
             arrays: Mutex::default(),
             matrices: Mutex::default(),
             weights: Mutex::default(),
+            byte_weights: Mutex::default(),
         }
     }
 
@@ -144,6 +150,32 @@ impl Constants {
         let key = content_hash(bytes, fingerprint(form.as_bytes()));
         self.engine.files.iter().for_each(|file| file.release(bytes));
         Ok(key)
+    }
+
+    /// A convolution of bytes on the CPU that makes a value, if it has a form for that. The weight of a
+    /// product, `[k, n]`, is that of a convolution of one axis if it is turned.
+    pub fn byte_weight(
+        &self,
+        made: ValueId,
+        tensor: &Tensor,
+        turned: bool,
+        problem: &ByteProblem<'_>,
+    ) -> Result<Option<Arc<ByteConvolution>>> {
+        let mut weights = lock(&self.byte_weights);
+        let known = weights.get(&made);
+        if let Some(weight) = known.filter(|weight| *weight.problem() == problem.problem) {
+            return Ok(Some(Arc::clone(weight)));
+        }
+        let mut array = self.upload(tensor, Side::Cpu)?;
+        if let (true, &[k, n]) = (turned, tensor.shape()) {
+            let layout = Layout::new(Shape::new(&[n, k, 1])?, &[1, n, 1], 0)?;
+            array = Array::new(array.buffer().clone(), layout)?;
+        }
+        let weight = ByteConvolution::new(problem, &array)?.map(Arc::new);
+        if let Some(weight) = &weight {
+            weights.insert(made, Arc::clone(weight));
+        }
+        Ok(weight)
     }
 
     /// A new array of a tensor's elements.

@@ -113,7 +113,7 @@ impl Session {
             let constant = |id: &ValueId| graph.values[id.index()].constant.is_some();
             graph.inputs.retain(|id| !constant(id));
         }
-        let changes = optimise(&mut graph, &options.passes);
+        let changes = optimise(&mut graph, &options.passes.clone().on(side));
         let graph = Arc::new(graph);
         let devices = [Some(cpu), gpu];
         let costs = Arc::new(Costs::new(runtime, devices.clone()));

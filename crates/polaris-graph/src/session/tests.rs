@@ -88,5 +88,6 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
             }
         }
     }
-    assert!(mixed > 36, "only {mixed} plans had both sides");
+    // The second model is one node; what only looks at its result in another way computes nothing.
+    assert!(mixed > 16, "only {mixed} of 48 plans had both sides");
 }

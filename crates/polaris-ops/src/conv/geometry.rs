@@ -76,9 +76,19 @@ impl Geometry {
         inputs: &[&Array],
         output: &Array,
     ) -> Result<Self> {
+        check_dtypes(form.name(), inputs, output)?;
+        Self::of_any_type(form, problem, inputs, output)
+    }
+
+    /// The same for arrays whose types are the caller's affair.
+    pub fn of_any_type(
+        form: Form,
+        problem: &Convolution,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Result<Self> {
         let op = form.name();
         let Roles { x, weight, y, bias } = Roles::new(form, inputs, output)?;
-        check_dtypes(op, inputs, output)?;
         let [xs, ws, ys] = [x.shape(), weight.shape(), y.shape()];
         let spatial = problem.spatial_axes(op, xs, ws)?;
         let groups = problem.groups;

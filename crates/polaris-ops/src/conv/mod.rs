@@ -5,6 +5,9 @@
 //! the order of every sum depends on sizes alone.
 
 mod axis;
+#[cfg(test)]
+mod byte_tests;
+mod bytes;
 mod cpu;
 mod fused;
 mod geometry;
@@ -21,6 +24,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::{ByteConvolution, ByteProblem};
 pub use fused::FusedConvolution;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;

@@ -6,6 +6,7 @@
 //! maximum that meets nothing but padding has the maximum `-inf`, and nobody gets its gradient.
 
 mod cpu;
+mod cpu_bytes;
 mod cpu_channels;
 mod cpu_find;
 mod cpu_gradient;

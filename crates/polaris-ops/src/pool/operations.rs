@@ -6,7 +6,7 @@ use polaris_runtime::opencl::OpenClDevice;
 
 use super::geometry::Geometry;
 use super::opencl::Kernel;
-use super::{Pooling, Windows, cpu, cpu_gradient, opencl, reference};
+use super::{Pooling, Windows, cpu, cpu_bytes, cpu_gradient, opencl, reference};
 use crate::operation::{Operation, check_apart, writes_each_element_once};
 use crate::{Array, Error, Result};
 
@@ -73,7 +73,9 @@ fn check(
 ) -> Result<()> {
     for input in inputs {
         let dtype = input.dtype();
-        if !dtype.is_float() {
+        // Of bytes there are maxima, without gradients.
+        let bytes = matches!(dtype, DType::U8 | DType::I8) && op == name(Pooling::Max, false);
+        if !dtype.is_float() && !bytes {
             let hint = "cast to f32 first";
             return Err(CoreError::UnsupportedDType { op, dtype, hint }.into());
         }
@@ -111,7 +113,8 @@ impl Operation for Pool {
         inputs: &[&Array],
         _: &Array,
     ) -> bool {
-        kernel == Kernel::Items && opencl::supports(device, inputs[0].dtype())
+        let dtype = inputs[0].dtype();
+        kernel == Kernel::Items && dtype.is_float() && opencl::supports(device, dtype)
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _: &Array) -> String {
@@ -120,6 +123,9 @@ impl Operation for Pool {
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
         let geometry = Geometry::new(&self.windows, output, inputs[0], inputs[0])?;
+        if !inputs[0].dtype().is_float() {
+            return cpu_bytes::run(&geometry, cpu, inputs[0], output);
+        }
         cpu::run(self.pooling, &geometry, cpu, inputs[0], output)
     }
 

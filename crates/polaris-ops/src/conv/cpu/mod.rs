@@ -6,6 +6,7 @@
 //! `matmul` itself. Where a group has few channels of the result, as in
 //! depthwise convolutions, there is too little to multiply for that: rows are then added up directly.
 
+pub(super) mod bytes;
 mod direct;
 mod direct_weight;
 mod gather;

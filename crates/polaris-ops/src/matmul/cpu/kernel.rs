@@ -276,7 +276,7 @@ kernels_by_level!(f64_kernels: f64 => f64, F64x8, F64x4, Plain<f64, 2>);
 kernels_by_level!(pair_kernels: u32 => i32, Pairs16, Pairs8, Plain<i32, 4>);
 
 /// The kernels for groups of four bytes, where the processor has them.
-pub(super) fn quad_kernels(level: SimdLevel) -> Option<&'static Kernels<u32, i32>> {
+pub(crate) fn quad_kernels(level: SimdLevel) -> Option<&'static Kernels<u32, i32>> {
     #[cfg(target_arch = "x86_64")]
     if level == SimdLevel::Avx512 && is_x86_feature_detected!("avx512vnni") {
         static KERNELS: Kernels<u32, i32> =

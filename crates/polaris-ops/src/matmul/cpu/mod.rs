@@ -28,8 +28,9 @@ pub(crate) use self::blocked::Tile;
 use self::dot::{f32_dots, f64_dots};
 use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
-pub(crate) use self::kernel::{Call, Kernels, f32_kernels, f64_kernels};
-use self::kernel::{pair_kernels, quad_kernels};
+pub(crate) use self::kernel::{
+    Call, Kernels, f32_kernels, f64_kernels, pair_kernels, quad_kernels,
+};
 pub(crate) use self::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use self::lanes_x86::{F32x8, F32x16};

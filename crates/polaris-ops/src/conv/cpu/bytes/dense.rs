@@ -1,0 +1,250 @@
+//! Every channel of the result sees every channel of the image, or of its group: products of the
+//! micro-kernels of `matmul`, positions by taps times taps by channels.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polaris_runtime::cpu::CpuDevice;
+
+use super::super::super::geometry::Geometry;
+use super::finish::{store, store_all};
+use super::pack::Packed;
+use super::taps::gather;
+use super::{Job, Target};
+use crate::cpu::map::SendPointer;
+use crate::cpu::simd::multiversion;
+use crate::matmul::cpu::{Call, Kernels, TILE_STRIDE, Tile, even};
+
+/// Multiplications that are worth a task of their own.
+const TASK: usize = 1 << 20;
+/// Tasks for each thread, so that one that was held up is not waited for long.
+const TASKS_PER_THREAD: usize = 4;
+/// Bytes of the left factor of a strip of positions: it stays in the second cache while panels of the
+/// weight pass by.
+const STRIP_BYTES: usize = 256 << 10;
+/// Bytes of a panel of weights that stays in the first cache.
+const NEAR_BYTES: usize = 24 << 10;
+
+/// The product of one group of channels.
+struct Shape {
+    kernels: &'static Kernels<u32, i32>,
+    /// Taps in an element.
+    group: usize,
+    /// Elements along a row of the left factor.
+    steps: usize,
+    /// Panels of a group.
+    panels: usize,
+}
+
+impl Shape {
+    fn of(packed: &Packed, geometry: &Geometry) -> Option<Self> {
+        let (kernels, group) = packed.kernels()?;
+        let [rows, columns] = &geometry.lengths;
+        let steps = (geometry.inputs * rows.kernel * columns.kernel).div_ceil(group);
+        let panels = geometry.outputs.div_ceil(kernels.columns());
+        Some(Self { kernels, group, steps, panels })
+    }
+
+    /// Positions of a strip.
+    fn strip(&self) -> usize {
+        let tile = self.kernels.rows(true);
+        (STRIP_BYTES / (4 * self.steps * tile)).max(1) * tile
+    }
+}
+
+/// What `run` needs to gather taps in.
+pub fn scratch_bytes(packed: &Packed, geometry: &Geometry, workers: usize) -> usize {
+    Shape::of(packed, geometry).map_or(0, |shape| workers * shape.strip() * shape.steps * 4)
+}
+
+/// How the product is cut into tasks: whole tiles of positions, and panels of all groups.
+struct Cut {
+    positions: usize,
+    panels: usize,
+    position_tasks: usize,
+    panel_tasks: usize,
+}
+
+impl Cut {
+    /// Weights that are larger than the images are each looked at by one thread only; otherwise
+    /// positions are, with all weights.
+    fn new(job: &Job, shape: &Shape, threads: usize) -> Self {
+        let geometry = job.geometry;
+        let [rows, columns] = &geometry.lengths;
+        let (positions, tile) = (job.positions(), shape.kernels.rows(true));
+        let tiles = positions.div_ceil(tile);
+        let panels = geometry.groups * shape.panels;
+        let depth = shape.steps * shape.group;
+        let work = positions * depth * geometry.groups * geometry.outputs;
+        let wanted =
+            if threads == 1 { 1 } else { (work / TASK).clamp(1, threads * TASKS_PER_THREAD) };
+        let seen = geometry.images * rows.input * columns.input * geometry.inputs;
+        let (position_tasks, panel_tasks) = if depth * geometry.outputs > seen {
+            let panel_tasks = wanted.min(panels);
+            ((wanted / panel_tasks).clamp(1, tiles), panel_tasks)
+        } else {
+            let position_tasks = wanted.min(tiles);
+            (position_tasks, (wanted / position_tasks).clamp(1, panels))
+        };
+        let positions = tiles.div_ceil(position_tasks) * tile;
+        Self { positions, panels: panels.div_ceil(panel_tasks), position_tasks, panel_tasks }
+    }
+}
+
+/// # Safety
+/// All memory of the job must be registered, and `strips` have room for `scratch_bytes`.
+pub unsafe fn run(cpu: &CpuDevice, job: &Job, strips: SendPointer) {
+    let Some(shape) = Shape::of(job.packed, job.geometry) else { return };
+    let cut = Cut::new(job, &shape, cpu.pool().threads());
+    let (positions, panels) = (job.positions(), job.geometry.groups * shape.panels);
+    let tasks = cut.position_tasks * cut.panel_tasks;
+    let strip_bytes = shape.strip() * shape.steps * 4;
+    let next = AtomicUsize::new(0);
+    cpu.pool().run(cpu.pool().threads().min(tasks), |worker| {
+        let mut tile = Tile::default();
+        let strip = SendPointer(strips.get().wrapping_add(worker * strip_bytes));
+        loop {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            if task >= tasks {
+                return;
+            }
+            let (position_task, panel_task) = (task / cut.panel_tasks, task % cut.panel_tasks);
+            let first = (position_task * cut.positions).min(positions);
+            let positions = first..positions.min(first + cut.positions);
+            let first = (panel_task * cut.panels).min(panels);
+            let panels = first..panels.min(first + cut.panels);
+            // SAFETY: tasks have disjoint positions and panels, and workers a strip each.
+            unsafe { task_of(job, &shape, positions, panels, strip, &mut tile) };
+        }
+    });
+}
+
+/// Strip after strip of positions, each with panel after panel.
+///
+/// # Safety
+/// The positions and panels of the result, and the strip, must be this thread's alone.
+unsafe fn task_of(
+    job: &Job,
+    shape: &Shape,
+    positions: Range<usize>,
+    panels: Range<usize>,
+    strip: SendPointer,
+    tile: &mut Tile<i32>,
+) {
+    let in_place = job.in_place(shape.group);
+    let length = even(positions.len(), shape.strip());
+    for first in positions.clone().step_by(length.max(1)) {
+        let positions = first..positions.end.min(first + length);
+        let mut gathered = None;
+        for panel in panels.clone() {
+            let group = panel / shape.panels;
+            let left = match in_place {
+                Some(column) => {
+                    let at = positions.start * column + group * job.geometry.inputs;
+                    Left {
+                        start: job.image.start.get().wrapping_add(at).cast(),
+                        stride: column / 4,
+                    }
+                }
+                None => {
+                    if gathered != Some(group) {
+                        gathered = Some(group);
+                        let (level, steps) = (job.packed.level(), shape.steps);
+                        let gather = if shape.group == 4 { gather::<u8> } else { gather::<u16> };
+                        gather(level, job, group, positions.clone(), strip, steps * shape.group);
+                    }
+                    Left { start: strip.get().cast(), stride: shape.steps }
+                }
+            };
+            // SAFETY: by the caller's word; the left factor has a row for each position.
+            unsafe { multiply(job, shape, positions.clone(), panel, left, tile) };
+        }
+    }
+}
+
+/// A left factor: rows of steps.
+#[derive(Clone, Copy)]
+struct Left {
+    start: *const u32,
+    stride: usize,
+}
+
+/// Some positions times a panel, tile by tile.
+///
+/// # Safety
+/// As for `task_of`; the left factor must have a row for each position.
+unsafe fn multiply(
+    job: &Job,
+    shape: &Shape,
+    positions: Range<usize>,
+    panel: usize,
+    left: Left,
+    tile: &mut Tile<i32>,
+) {
+    let (packed, geometry) = (job.packed, job.geometry);
+    let width = shape.kernels.columns();
+    let first = panel % shape.panels * width;
+    let columns = width.min(geometry.outputs - first);
+    let channel = panel / shape.panels * geometry.outputs + first;
+    let weights = job.weights.get().cast::<u32>().cast_const();
+    let near = shape.steps * width * 4 <= NEAR_BYTES;
+    let rows = even(positions.len(), shape.kernels.rows(true));
+    let corrections = &packed.corrections[channel..channel + columns];
+    for start in positions.clone().step_by(rows.max(1)) {
+        let count = rows.min(positions.end - start);
+        let call = Call {
+            a: left.start.wrapping_add((start - positions.start) * left.stride),
+            a_stride: left.stride,
+            b: weights.wrapping_add(panel * shape.steps * width),
+            b_stride: width,
+            steps: shape.steps,
+            from: corrections.as_ptr(),
+            from_stride: 0,
+            to: tile.0.as_mut_ptr(),
+            to_stride: TILE_STRIDE,
+            columns,
+        };
+        let mut targets = [0; MOST_ROWS];
+        for (row, to) in targets[..count].iter_mut().enumerate() {
+            *to = job.target(job.place(start + row));
+        }
+        let factors = &packed.factors[channel..channel + columns];
+        // SAFETY: the tile lies inside the left factor, panels are as wide as kernels read, and the
+        // tile's place in the result is this thread's alone.
+        unsafe { shape.kernels.for_adjacent_steps(count, columns, near)(&call) };
+        let target = Target {
+            start: SendPointer(
+                job.target.start.get().wrapping_add(channel * job.target.strides[1]),
+            ),
+            ..job.target
+        };
+        finish(packed.level(), packed, &tile.0, factors, target, &targets[..count]);
+    }
+}
+
+/// The most rows of a tile of any kernel.
+const MOST_ROWS: usize = 16;
+/// Sums that become bytes together.
+const LANES: usize = 16;
+
+multiversion! {
+    /// Stores a tile. The caller vouches that the rows of the target are its own.
+    fn finish<>(packed: &Packed, sums: &[i32], factors: &[f32], target: Target, rows: &[usize]) {
+        let stride = target.strides[1];
+        for (sums, &at) in sums.chunks_exact(TILE_STRIDE).zip(rows) {
+            let mut to = target.start.get().wrapping_add(at);
+            for (sums, factors) in sums.chunks_exact(LANES).zip(factors.chunks(LANES)) {
+                // SAFETY: by the caller's word.
+                unsafe {
+                    match (sums.first_chunk::<LANES>(), factors.first_chunk()) {
+                        (Some(sums), Some(factors)) if stride == 1 => {
+                            store_all(sums, factors, packed.limits, to);
+                        }
+                        _ => store(&sums[..factors.len()], factors, packed.limits, to, stride),
+                    }
+                }
+                to = to.wrapping_add(LANES * stride);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! From numbers in units of a scale to bytes.
+
+use polaris_core::DType;
+
+/// Adding this to a number below 2^22 rounds it to a whole one, ties to even, which then is in the last
+/// bits: no instruction beyond those of the baseline, and the same on every level.
+const ROUNDING: f32 = 12_582_912.0;
+
+/// What turns bytes of a type into unsigned ones in the same order.
+pub const fn flip(dtype: DType) -> u8 {
+    match dtype {
+        DType::I8 => 0x80,
+        _ => 0,
+    }
+}
+
+/// Results between these, as distances from the zero point, and the zero point itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    low: f32,
+    high: f32,
+    /// The zero point, less what the bits of `ROUNDING` are.
+    offset: i32,
+}
+
+impl Limits {
+    /// Of a type with a zero point; `None` if that is no byte of the type.
+    pub fn new((dtype, zero): (DType, i32), relu: bool) -> Option<Self> {
+        let least = -i32::from(flip(dtype));
+        let most = least + 255;
+        if !(least..=most).contains(&zero) {
+            return None;
+        }
+        let low = if relu { 0 } else { least - zero };
+        let offset = zero - ROUNDING.to_bits() as i32;
+        Some(Self { low: low as f32, high: (most - zero) as f32, offset })
+    }
+
+    /// A number in units of the scale, as a byte. What is no number becomes the lowest.
+    #[inline(always)]
+    pub fn byte(&self, value: f32) -> u8 {
+        let value = if value > self.low { value } else { self.low };
+        let value = if value < self.high { value } else { self.high };
+        ((value + ROUNDING).to_bits() as i32).wrapping_add(self.offset) as u8
+    }
+}
