@@ -109,6 +109,17 @@ impl Activation {
         }
     }
 
+    /// What it keeps numbers between, if it does nothing else. Limits the wrong way round have a meaning
+    /// of their own.
+    pub(crate) const fn between(self) -> Option<[f64; 2]> {
+        match self {
+            Self::Identity => Some([f64::NEG_INFINITY, f64::INFINITY]),
+            Self::Relu => Some([0.0, f64::INFINITY]),
+            Self::Clamp { low, high } if low <= high => Some([low, high]),
+            _ => None,
+        }
+    }
+
     /// Its name in kernel names.
     pub const fn name(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use super::window::{CHUNK, Copies, Window, copy_taps};
 use super::{Bias, Image, Number, Operands, for_tasks, numbers};
 use crate::Result;
 use crate::cpu::map::SendPointer;
-use crate::matmul::cpu::{Call, Kernels, Scratch, Strip};
+use crate::matmul::cpu::{Call, Ending, Kernels, Scratch, Strip};
 
 pub fn run<C: Number>(
     form: Form,
@@ -185,11 +185,14 @@ impl<C: Number> Work<'_, C> {
                         b: seen.wrapping_add(column),
                         b_stride: seen_stride,
                         steps,
+                        pieces: 1,
+                        a_jump: 0,
                         from: if begins { std::ptr::null() } else { to.cast_const() },
                         from_stride: to_stride,
                         to,
                         to_stride,
                         columns: panel_columns,
+                        ending: Ending::PLAIN,
                     };
                     // SAFETY: the panel holds these steps and rows, what is seen these steps and
                     // whole vectors of columns, and the sums these rows and columns.

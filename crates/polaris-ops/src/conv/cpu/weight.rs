@@ -16,7 +16,7 @@ use super::{Number, Operands, for_tasks, numbers};
 use crate::Result;
 use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
-use crate::matmul::cpu::{Call, Kernels, Scratch, Strip, even};
+use crate::matmul::cpu::{Call, Ending, Kernels, Scratch, Strip, even};
 
 pub fn run<C: Number>(
     geometry: &Geometry,
@@ -183,11 +183,14 @@ impl<C: Number> Work<'_, C> {
                     b: factors.panels.wrapping_add(column * factors.positions),
                     b_stride: width,
                     steps: factors.positions,
+                    pieces: 1,
+                    a_jump: 0,
                     from: if begins { std::ptr::null() } else { to.cast_const() },
                     from_stride: columns,
                     to,
                     to_stride: columns,
                     columns: width,
+                    ending: Ending::PLAIN,
                 };
                 // SAFETY: by the caller's word; the sums have these rows and whole vectors.
                 unsafe { self.kernels.for_adjacent_steps(tile_rows, width, true)(&call) };

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polaris_runtime::cpu::{SimdLevel, ThreadPool};
 
+use super::ending::Direct;
 use super::finish::{Place, Sum, TILE_STRIDE, store};
-use super::kernel::{Call, Kernel, MAX_TILE};
+use super::kernel::{Call, Ending, Kernel, MAX_TILE};
 use super::pack::Strip;
 use super::panels::{Arithmetic, PanelLayout};
 use super::plan::{Plan, even};
@@ -56,11 +57,20 @@ struct Block<P, S> {
     /// Rows of a panel of A.
     panel_rows: usize,
     packed_left: *const P,
-    /// Sums so far, and where they go; null in the first and last block.
+    /// What sums begin with, or null.
     from: (*const S, usize),
-    to: (*mut S, usize),
-    /// Whether tiles are finished instead of kept.
-    finishes: bool,
+    to: To<S>,
+}
+
+/// Where the sums of a block go.
+#[derive(Clone, Copy)]
+enum To<S> {
+    /// To memory where sums are kept for the next block, with its row stride.
+    Kept(*mut S, usize),
+    /// To the result, by the kernels themselves.
+    Result(Direct<S>),
+    /// To the result, after all else that follows a product.
+    Finish,
 }
 
 impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
@@ -118,7 +128,8 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
         let blocks = all_steps.div_ceil(plan.steps.max(1)).max(1);
         let panel_rows = even(place.rows, self.arithmetic.kernels.rows(self.left_in_place));
         let to_output = out.column_stride == 1 && out.dtype == S::DTYPE;
-        let plain = product.is_plain() && to_output;
+        let is_corrected = !right.corrections.get().is_null();
+        let direct = Direct::<S>::new(product).filter(|d| !is_corrected || d.bias(0).is_null());
         // SAFETY: the worker's memory holds both parts.
         let (packed_left, aside) = unsafe {
             let start = self.workers.get().add(worker * self.worker_bytes);
@@ -142,27 +153,29 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
                 // SAFETY: the rows lie inside A and fit into the worker's memory.
                 unsafe { self.pack_left(place, first_step, steps, panel_rows, packed_left) };
             }
-            let finishes = index == blocks - 1 && !plain;
+            let to = match &direct {
+                _ if index + 1 < blocks => To::Kept(kept.0, kept.1),
+                Some(direct) => To::Result(*direct),
+                None => To::Finish,
+            };
             let from = match index {
-                0 if right.corrections.get().is_null() => (std::ptr::null(), 0),
-                // SAFETY: there is a correction for each column.
-                0 => unsafe {
-                    (right.corrections.get().cast::<S>().cast_const().add(place.column), 0)
-                },
+                0 => (self.beginning(right, direct.as_ref(), place.column), 0),
                 _ => (kept.0.cast_const(), kept.1),
             };
-            let block = Block {
-                place,
-                first_step,
-                steps,
-                panel_rows,
-                packed_left,
-                from,
-                to: kept,
-                finishes,
-            };
+            let block = Block { place, first_step, steps, panel_rows, packed_left, from, to };
             // SAFETY: by the caller's word.
             unsafe { self.block(right, &block) };
+        }
+    }
+
+    /// What sums begin with from one of these columns on, or null.
+    fn beginning(&self, right: &Right, direct: Option<&Direct<S>>, column: usize) -> *const S {
+        match direct {
+            _ if !right.corrections.get().is_null() => {
+                right.corrections.get().cast::<S>().cast_const().wrapping_add(column)
+            }
+            Some(direct) => direct.bias(right.first_column + column),
+            None => std::ptr::null(),
         }
     }
 
@@ -200,7 +213,7 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
     unsafe fn block(&self, right: &Right, block: &Block<P, S>) {
         let layout = &right.layout;
         let Place { rows, column: first_column, columns, .. } = block.place;
-        let mut tile = block.finishes.then(Tile::default);
+        let mut tile: Option<Tile<S>> = None;
         let stay = self.plan.resident_columns;
         for part in (0..columns).step_by(stay) {
             for row in (0..rows).step_by(block.panel_rows) {
@@ -213,16 +226,28 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
                     let (b, b_stride) = self.right_panel(right, panel, block.first_step);
                     let (kernel, a, a_stride) =
                         self.left_panel(block, row, tile_rows, panel_columns);
-                    let at = |(start, stride): (*const S, usize)| match start.is_null() {
-                        true => (start, 0),
-                        false => (start.wrapping_add(row * stride + offset), stride),
+                    let place = Place {
+                        row: block.place.row + row,
+                        rows: tile_rows,
+                        column: right.first_column + column,
+                        columns: panel_columns,
                     };
-                    let (from, from_stride) = at(block.from);
-                    let (to, to_stride) = match &mut tile {
-                        Some(tile) => (tile.0.as_mut_ptr(), TILE_STRIDE),
-                        None => {
-                            let (to, stride) = at((block.to.0.cast_const(), block.to.1));
-                            (to.cast_mut(), stride)
+                    let (from, from_stride) = match block.from {
+                        (start, _) if start.is_null() => (start, 0),
+                        (start, stride) => (start.wrapping_add(row * stride + offset), stride),
+                    };
+                    let (to, to_stride, ending) = match (&block.to, &mut tile) {
+                        (To::Kept(start, stride), _) => {
+                            (start.wrapping_add(row * stride + offset), *stride, Ending::PLAIN)
+                        }
+                        (To::Result(direct), _) => {
+                            let out = &self.product.out;
+                            let to = out.at(place.row, place.column).cast();
+                            (to, out.row_stride, direct.ending(place.row, place.column))
+                        }
+                        (To::Finish, tile) => {
+                            let tile = tile.get_or_insert_default();
+                            (tile.0.as_mut_ptr(), TILE_STRIDE, Ending::PLAIN)
                         }
                     };
                     let call = Call {
@@ -231,22 +256,19 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
                         b,
                         b_stride,
                         steps: block.steps,
+                        pieces: 1,
+                        a_jump: 0,
                         from,
                         from_stride,
                         to,
                         to_stride,
                         columns: panel_columns,
+                        ending,
                     };
                     // SAFETY: the panels hold `steps` steps of at least these rows and columns,
                     // and the sums' memory is this task's.
                     unsafe { kernel(&call) };
                     if let Some(tile) = &tile {
-                        let place = Place {
-                            row: block.place.row + row,
-                            rows: tile_rows,
-                            column: right.first_column + column,
-                            columns: panel_columns,
-                        };
                         // SAFETY: by the caller's word.
                         unsafe { store(self.level, self.product, &tile.0, place) };
                     }

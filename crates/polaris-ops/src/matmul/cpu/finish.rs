@@ -30,6 +30,8 @@ pub(crate) trait Sum: Copy + Default + Send + Sync + 'static {
     const DTYPE: DType;
 
     fn real(self) -> Self::Real;
+    /// The nearest number.
+    fn of(value: f64) -> Self;
 }
 
 impl Sum for f32 {
@@ -39,6 +41,10 @@ impl Sum for f32 {
     #[inline(always)]
     fn real(self) -> f32 {
         self
+    }
+
+    fn of(value: f64) -> Self {
+        value as f32
     }
 }
 
@@ -50,6 +56,10 @@ impl Sum for f64 {
     fn real(self) -> f64 {
         self
     }
+
+    fn of(value: f64) -> Self {
+        value
+    }
 }
 
 impl Sum for i32 {
@@ -59,6 +69,10 @@ impl Sum for i32 {
     #[inline(always)]
     fn real(self) -> f32 {
         self as f32
+    }
+
+    fn of(value: f64) -> Self {
+        value as i32
     }
 }
 

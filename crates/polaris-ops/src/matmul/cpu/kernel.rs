@@ -25,6 +25,10 @@ pub(crate) struct Call<P, S> {
     pub b: *const P,
     pub b_stride: usize,
     pub steps: usize,
+    /// How often so many steps follow one another, and elements of A from the end of one piece to the
+    /// next; B goes on.
+    pub pieces: usize,
+    pub a_jump: usize,
     /// What the sums begin with; zero if null. A stride of zero begins every row alike.
     pub from: *const S,
     pub from_stride: usize,
@@ -32,6 +36,22 @@ pub(crate) struct Call<P, S> {
     pub to_stride: usize,
     /// Columns that are there; vectors beyond them are computed and not stored.
     pub columns: usize,
+    pub ending: Ending<S>,
+}
+
+/// What becomes of the sums on their way from registers to memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending<S> {
+    /// What is added; nothing if null.
+    pub plus: *const S,
+    pub plus_stride: usize,
+    /// What they are then kept between.
+    pub limits: Option<[S; 2]>,
+}
+
+impl<S> Ending<S> {
+    /// They are stored as they are.
+    pub const PLAIN: Self = Self { plus: std::ptr::null(), plus_stride: 0, limits: None };
 }
 
 pub(crate) type Kernel<P, S> = unsafe fn(&Call<P, S>);
@@ -84,7 +104,7 @@ impl<P, S> Kernels<P, S> {
 
 /// Asks for a cache line that will be needed.
 #[inline(always)]
-pub(super) fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; SSE is part of x86-64, and any address may be named.
     unsafe {
@@ -125,8 +145,14 @@ impl<P, const ADJACENT_ROWS: bool> LeftRows<P, ADJACENT_ROWS> {
     fn advance(&mut self) {
         match ADJACENT_ROWS {
             true => self.starts[0] = self.starts[0].wrapping_add(self.stride),
-            false => self.starts.iter_mut().for_each(|start| *start = start.wrapping_add(1)),
+            false => self.jump(1),
         }
+    }
+
+    #[inline(always)]
+    fn jump(&mut self, elements: usize) {
+        let starts = if ADJACENT_ROWS { 1 } else { self.starts.len() };
+        self.starts[..starts].iter_mut().for_each(|start| *start = start.wrapping_add(elements));
     }
 }
 
@@ -148,47 +174,86 @@ unsafe fn tile<
 ) {
     // SAFETY: by the caller's word.
     unsafe {
-        if !call.from.is_null() && call.from_stride != 0 {
-            // The sums so far are needed only at the end.
-            for row in 0..R {
-                for vector in 0..C {
-                    prefetch(call.from.add(row * call.from_stride + vector * V::COUNT));
+        let ending = &call.ending;
+        // These are needed only at the end; rows that follow one another are near, or all the same.
+        let (to, from) = ((call.to.cast_const(), call.to_stride), (call.from, call.from_stride));
+        for (start, stride) in [to, from, (ending.plus, ending.plus_stride)] {
+            if stride > MAX_COLUMNS {
+                for row in 0..R {
+                    for vector in 0..C {
+                        prefetch(start.wrapping_add(row * stride + vector * V::COUNT));
+                    }
                 }
             }
         }
         let mut sums = [[V::zero(); C]; R];
         let mut left = LeftRows::<V::Packed, ADJACENT_ROWS>::new(call);
         let mut b = call.b;
-        for _ in 0..call.steps {
-            for vector in 0..if NEAR { 0 } else { C } {
-                prefetch(b.wrapping_add(AHEAD * call.b_stride + vector * V::COUNT));
+        for _ in 0..call.pieces {
+            for _ in 0..call.steps {
+                for vector in 0..if NEAR { 0 } else { C } {
+                    prefetch(b.wrapping_add(AHEAD * call.b_stride + vector * V::COUNT));
+                }
+                let right: [V::Factors; C] =
+                    std::array::from_fn(|j| V::factors(b.add(j * V::COUNT)));
+                for (i, row) in sums.iter_mut().enumerate() {
+                    let left = V::repeat(left.at(i));
+                    for (sum, &right) in row.iter_mut().zip(&right) {
+                        *sum = sum.add_product(left, right);
+                    }
+                }
+                left.advance();
+                b = b.add(call.b_stride);
             }
-            let right: [V::Factors; C] = std::array::from_fn(|j| V::factors(b.add(j * V::COUNT)));
-            for (i, row) in sums.iter_mut().enumerate() {
-                let left = V::repeat(left.at(i));
-                for (sum, &right) in row.iter_mut().zip(&right) {
-                    *sum = sum.add_product(left, right);
+            left.jump(call.a_jump);
+        }
+        // One thing after the other, each of so little code that all of it is unrolled and sums stay in
+        // registers.
+        let last = call.columns - (C - 1) * V::COUNT;
+        add(&mut sums, call.from, call.from_stride, last);
+        add(&mut sums, ending.plus, ending.plus_stride, last);
+        if let Some([low, high]) = ending.limits {
+            for row in &mut sums {
+                for sum in row {
+                    *sum = sum.between(low, high);
                 }
             }
-            left.advance();
-            b = b.add(call.b_stride);
         }
-        let last = call.columns - (C - 1) * V::COUNT;
         for (i, row) in sums.iter().enumerate() {
             for (j, &sum) in row.iter().enumerate() {
-                let count = if j == C - 1 { last } else { V::COUNT };
                 let to = call.to.add(i * call.to_stride + j * V::COUNT);
-                let from = call.from.wrapping_add(i * call.from_stride + j * V::COUNT);
-                if count == V::COUNT {
-                    let sum = if call.from.is_null() { sum } else { sum.add(V::load(from)) };
-                    sum.store(to);
-                } else {
-                    let sum = match call.from.is_null() {
-                        true => sum,
-                        false => sum.add(V::load_first(from, count)),
-                    };
-                    sum.store_first(to, count);
+                match j < C - 1 || last == V::COUNT {
+                    true => sum.store(to),
+                    false => sum.store_first(to, last),
                 }
+            }
+        }
+    }
+}
+
+/// Adds a matrix, if there is one, to a tile whose last vectors have `last` columns.
+///
+/// # Safety
+/// As for `tile`.
+#[inline(always)]
+unsafe fn add<V: Lanes, const R: usize, const C: usize>(
+    sums: &mut [[V; C]; R],
+    start: *const V::Sum,
+    stride: usize,
+    last: usize,
+) {
+    if start.is_null() {
+        return;
+    }
+    for (i, row) in sums.iter_mut().enumerate() {
+        for (j, sum) in row.iter_mut().enumerate() {
+            // SAFETY: by the caller's word.
+            unsafe {
+                let at = start.add(i * stride + j * V::COUNT);
+                *sum = sum.add(match j < C - 1 || last == V::COUNT {
+                    true => V::load(at),
+                    false => V::load_first(at, last),
+                });
             }
         }
     }

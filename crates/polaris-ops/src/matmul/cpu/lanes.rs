@@ -23,6 +23,8 @@ pub(crate) unsafe trait Lanes: Copy {
     /// Stores the first `count` sums and touches no other memory.
     unsafe fn store_first(self, at: *mut Self::Sum, count: usize);
     unsafe fn add(self, other: Self) -> Self;
+    /// What is below `low` becomes that, then what is above `high` that; no number stays none.
+    unsafe fn between(self, low: Self::Sum, high: Self::Sum) -> Self;
     unsafe fn factors(at: *const Self::Packed) -> Self::Factors;
     /// One element in all lanes.
     unsafe fn repeat(at: *const Self::Packed) -> Self::Factors;
@@ -31,7 +33,7 @@ pub(crate) unsafe trait Lanes: Copy {
 }
 
 /// The arithmetic of one lane in plain code.
-pub(crate) trait Scalar: Copy {
+pub(crate) trait Scalar: Copy + PartialOrd {
     type Packed: Copy;
     const ZERO: Self;
     fn plus(self, other: Self) -> Self;
@@ -128,6 +130,12 @@ unsafe impl<T: Scalar, const N: usize> Lanes for Plain<T, N> {
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].plus(other.0[i])))
+    }
+
+    #[inline(always)]
+    unsafe fn between(self, low: T, high: T) -> Self {
+        let raised = self.0.map(|x| if x < low { low } else { x });
+        Self(raised.map(|x| if x > high { high } else { x }))
     }
 
     #[inline(always)]

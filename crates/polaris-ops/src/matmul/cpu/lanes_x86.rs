@@ -29,6 +29,7 @@ macro_rules! lanes {
         $(#[$meta:meta])* $name:ident($vector:ty) of $count:literal $sum:ty, packed $packed:ty;
         zero: $zero:expr; load: $load:expr; store: $store:expr; mask: $mask:expr;
         load_first: $load_first:expr; store_first: $store_first:expr; add: $add:expr;
+        all: $all:expr; larger: $larger:expr; smaller: $smaller:expr;
         factors: $factors:expr; repeat: $repeat:expr; add_product: $add_product:expr;
     ) => {
         $(#[$meta])*
@@ -79,6 +80,13 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            unsafe fn between(self, low: $sum, high: $sum) -> Self {
+                // Of two operands one of which is no number, these instructions take the second.
+                // SAFETY: see `zero`.
+                Self(unsafe { $smaller($all(high), $larger($all(low), self.0)) })
+            }
+
+            #[inline(always)]
             unsafe fn factors(at: *const $packed) -> $vector {
                 // SAFETY: see `zero`.
                 unsafe { $factors(at.cast()) }
@@ -105,7 +113,8 @@ lanes! {
     mask: |count: usize| (1u32 << count).wrapping_sub(1) as __mmask16;
     load_first: |mask, at| _mm512_maskz_loadu_ps(mask, at);
     store_first: |at, mask, value| _mm512_mask_storeu_ps(at, mask, value);
-    add: _mm512_add_ps; factors: _mm512_loadu_ps; repeat: _mm512_set1_ps;
+    add: _mm512_add_ps; all: _mm512_set1_ps; larger: _mm512_max_ps;
+    smaller: _mm512_min_ps; factors: _mm512_loadu_ps; repeat: _mm512_set1_ps;
     add_product: |sum, left, right| _mm512_fmadd_ps(left, right, sum);
 }
 
@@ -115,7 +124,8 @@ lanes! {
     mask: |count: usize| (1u32 << count).wrapping_sub(1) as __mmask8;
     load_first: |mask, at| _mm512_maskz_loadu_pd(mask, at);
     store_first: |at, mask, value| _mm512_mask_storeu_pd(at, mask, value);
-    add: _mm512_add_pd; factors: _mm512_loadu_pd; repeat: _mm512_set1_pd;
+    add: _mm512_add_pd; all: _mm512_set1_pd; larger: _mm512_max_pd;
+    smaller: _mm512_min_pd; factors: _mm512_loadu_pd; repeat: _mm512_set1_pd;
     add_product: |sum, left, right| _mm512_fmadd_pd(left, right, sum);
 }
 
@@ -127,7 +137,8 @@ lanes! {
     mask: |count: usize| (1u32 << count).wrapping_sub(1) as __mmask16;
     load_first: |mask, at| _mm512_maskz_loadu_epi32(mask, at);
     store_first: |at, mask, value| _mm512_mask_storeu_epi32(at, mask, value);
-    add: _mm512_add_epi32; factors: |at: *const __m512i| _mm512_loadu_si512(at);
+    add: _mm512_add_epi32; all: _mm512_set1_epi32; larger: _mm512_max_epi32;
+    smaller: _mm512_min_epi32; factors: |at: *const __m512i| _mm512_loadu_si512(at);
     repeat: |value: u32| _mm512_set1_epi32(value as i32);
     add_product: _mm512_dpbusd_epi32;
 }
@@ -140,7 +151,8 @@ lanes! {
     mask: |count: usize| (1u32 << count).wrapping_sub(1) as __mmask16;
     load_first: |mask, at| _mm512_maskz_loadu_epi32(mask, at);
     store_first: |at, mask, value| _mm512_mask_storeu_epi32(at, mask, value);
-    add: _mm512_add_epi32; factors: |at: *const __m512i| _mm512_loadu_si512(at);
+    add: _mm512_add_epi32; all: _mm512_set1_epi32; larger: _mm512_max_epi32;
+    smaller: _mm512_min_epi32; factors: |at: *const __m512i| _mm512_loadu_si512(at);
     repeat: |value: u32| _mm512_set1_epi32(value as i32);
     add_product: |sum, left, right| _mm512_add_epi32(sum, _mm512_madd_epi16(left, right));
 }
@@ -150,7 +162,8 @@ lanes! {
     zero: _mm256_setzero_ps(); load: _mm256_loadu_ps; store: _mm256_storeu_ps; mask: mask8;
     load_first: |mask, at| _mm256_maskload_ps(at, mask);
     store_first: |at, mask, value| _mm256_maskstore_ps(at, mask, value);
-    add: _mm256_add_ps; factors: _mm256_loadu_ps; repeat: _mm256_set1_ps;
+    add: _mm256_add_ps; all: _mm256_set1_ps; larger: _mm256_max_ps;
+    smaller: _mm256_min_ps; factors: _mm256_loadu_ps; repeat: _mm256_set1_ps;
     add_product: |sum, left, right| _mm256_fmadd_ps(left, right, sum);
 }
 
@@ -159,7 +172,8 @@ lanes! {
     zero: _mm256_setzero_pd(); load: _mm256_loadu_pd; store: _mm256_storeu_pd; mask: mask4;
     load_first: |mask, at| _mm256_maskload_pd(at, mask);
     store_first: |at, mask, value| _mm256_maskstore_pd(at, mask, value);
-    add: _mm256_add_pd; factors: _mm256_loadu_pd; repeat: _mm256_set1_pd;
+    add: _mm256_add_pd; all: _mm256_set1_pd; larger: _mm256_max_pd;
+    smaller: _mm256_min_pd; factors: _mm256_loadu_pd; repeat: _mm256_set1_pd;
     add_product: |sum, left, right| _mm256_fmadd_pd(left, right, sum);
 }
 
@@ -170,7 +184,8 @@ lanes! {
     store: |at: *mut __m256i, value| _mm256_storeu_si256(at, value); mask: mask8;
     load_first: |mask, at| _mm256_maskload_epi32(at, mask);
     store_first: |at, mask, value| _mm256_maskstore_epi32(at, mask, value);
-    add: _mm256_add_epi32; factors: |at: *const __m256i| _mm256_loadu_si256(at);
+    add: _mm256_add_epi32; all: _mm256_set1_epi32; larger: _mm256_max_epi32;
+    smaller: _mm256_min_epi32; factors: |at: *const __m256i| _mm256_loadu_si256(at);
     repeat: |value: u32| _mm256_set1_epi32(value as i32);
     add_product: |sum, left, right| _mm256_add_epi32(sum, _mm256_madd_epi16(left, right));
 }

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod dot;
+mod ending;
 mod finish;
 mod kernel;
 mod lanes;
@@ -26,10 +27,11 @@ use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 pub(crate) use self::blocked::Tile;
 use self::dot::{f32_dots, f64_dots};
+pub(crate) use self::ending::Direct;
 use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
 pub(crate) use self::kernel::{
-    Call, Kernels, f32_kernels, f64_kernels, pair_kernels, quad_kernels,
+    Call, Ending, Kernels, f32_kernels, f64_kernels, pair_kernels, prefetch, quad_kernels,
 };
 pub(crate) use self::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]

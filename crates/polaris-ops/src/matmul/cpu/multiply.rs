@@ -23,6 +23,10 @@ pub(super) const SMALL: usize = 1 << 20;
 /// Elements of A, and of B, that are not worth packing.
 pub(super) const SMALL_MATRIX: usize = 1 << 14;
 
+/// Rows of A that are a multiple of so many bytes apart fall on a few sets of the first cache, and drive
+/// each other out: those are packed. Others, with adjacent steps of k, are read where they lie.
+const SAME_SETS: usize = 2 << 10;
+
 /// Products that differ in where their matrices begin.
 pub(super) struct Batch<'a> {
     pub level: SimdLevel,
@@ -219,9 +223,12 @@ impl Setup {
     ) -> Self {
         let (a, b, out) = (&product.a, &product.b, &product.out);
         let steps = product.k.div_ceil(arithmetic.group);
+        let is_small = product.m * product.k <= SMALL_MATRIX;
         let left_in_place = arithmetic.in_place
-            && (a.row_stride == 1 || a.column_stride == 1)
-            && product.m * product.k <= SMALL_MATRIX;
+            && match (a.column_stride, a.row_stride) {
+                (1, stride) => is_small || !(stride * size_of::<P>()).is_multiple_of(SAME_SETS),
+                (_, stride) => is_small && stride == 1,
+            };
         let right_in_place = arithmetic.in_place
             && b.column_stride == 1
             && (product.m <= 2 * arithmetic.kernels.rows(false)

@@ -2,7 +2,7 @@
 
 use polaris_runtime::cpu::{SimdLevel, ThreadPool};
 
-use super::kernel::{Call, Kernels};
+use super::kernel::{Call, Ending, Kernels};
 use super::pack::{Packer, Strip};
 use super::product::Plane;
 use super::skinny::FewRows;
@@ -173,11 +173,14 @@ unsafe fn correct<P: Copy, S: Copy + Negate>(
             b: job.target.get().cast::<P>().add(layout.start_of(panel)),
             b_stride: width,
             steps: layout.steps,
+            pieces: 1,
+            a_jump: 0,
             from: std::ptr::null(),
             from_stride: 0,
             to,
             to_stride: 0,
             columns,
+            ending: Ending::PLAIN,
         };
         (arithmetic.kernels.for_adjacent_rows(1, columns))(&call);
         (0..columns).for_each(|column| *to.add(column) = (*to.add(column)).negative());

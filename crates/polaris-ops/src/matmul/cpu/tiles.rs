@@ -4,7 +4,7 @@
 use polaris_core::{DType, bf16, f16};
 use polaris_runtime::cpu::SimdLevel;
 
-use super::kernel::{Call, Kernels, f32_kernels, f64_kernels};
+use super::kernel::{Call, Ending, Kernels, f32_kernels, f64_kernels};
 use super::pack::{Packer, Strip, pack};
 use super::plan::even;
 use super::stored::Native;
@@ -41,11 +41,14 @@ impl<P, S> TileProduct<P, S> {
             b: self.b.wrapping_add(column),
             b_stride: self.b_stride,
             steps: self.k,
+            pieces: 1,
+            a_jump: 0,
             from: if self.from.is_null() { self.from } else { self.from.wrapping_add(at) },
             from_stride: self.to_stride,
             to: self.to.wrapping_add(at),
             to_stride: self.to_stride,
             columns,
+            ending: Ending::PLAIN,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::taps::gather;
 use super::{Job, Target};
 use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
-use crate::matmul::cpu::{Call, Kernels, TILE_STRIDE, Tile, even};
+use crate::matmul::cpu::{Call, Ending, Kernels, TILE_STRIDE, Tile, even};
 
 /// Multiplications that are worth a task of their own.
 const TASK: usize = 1 << 20;
@@ -198,11 +198,14 @@ unsafe fn multiply(
             b: weights.wrapping_add(panel * shape.steps * width),
             b_stride: width,
             steps: shape.steps,
+            pieces: 1,
+            a_jump: 0,
             from: corrections.as_ptr(),
             from_stride: 0,
             to: tile.0.as_mut_ptr(),
             to_stride: TILE_STRIDE,
             columns,
+            ending: Ending::PLAIN,
         };
         let mut targets = [0; MOST_ROWS];
         for (row, to) in targets[..count].iter_mut().enumerate() {

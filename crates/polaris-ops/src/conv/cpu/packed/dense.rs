@@ -1,6 +1,6 @@
 //! Every channel of the result sees every channel of the image: products of the micro-kernels of
 //! `matmul`, whose left factor, positions by taps, is the image itself. Positions of a row of the result
-//! are rows of that factor, and the taps of a row of the kernel one stretch of each.
+//! are rows of that factor, and the taps of a row of the kernel one piece of each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use polaris_runtime::cpu::CpuDevice;
 use super::Job;
 use super::padded::{Padded, Part};
 use crate::matmul::cpu::{
-    Call, Finish, Place, Product, TILE_STRIDE, Tile, even, f32_kernels, store,
+    Call, Direct, Ending, Finish, Place, Product, TILE_STRIDE, Tile, even, f32_kernels, store,
 };
 
 /// Multiplications that are worth a task of their own.
@@ -17,30 +17,38 @@ const TASK: usize = 1 << 19;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 4;
 
-/// A stretch of the taps that lies in one piece in memory.
+/// Taps that lie in pieces of equal lengths and distances in memory.
 #[derive(Clone, Copy)]
 struct Stretch {
+    /// The first tap's row, and its first step of the packed weights.
     row: usize,
-    column: usize,
-    /// Its first step of the packed weights, and how many.
     first: usize,
+    /// Steps of a piece, and how many pieces there are.
     steps: usize,
+    pieces: usize,
+    /// Elements of the image from the end of a piece to the next.
+    jump: usize,
 }
 
-/// The stretches of the kernel: one for each of its rows if columns follow one another in the image,
-/// otherwise one for each tap.
+/// The stretches of the kernel: one, with a piece for each row, if columns follow one another in the
+/// image; otherwise one for each row, with a piece for each tap.
 fn stretches(job: &Job, image: &Padded) -> Vec<Stretch> {
     let [rows, columns] = &job.geometry.lengths;
     let channels = job.geometry.inputs;
-    let joined = columns.dilation == 1 && image.column == channels;
-    let (pieces, steps) =
-        if joined { (1, columns.kernel * channels) } else { (columns.kernel, channels) };
-    (0..rows.kernel * pieces)
-        .map(|index| Stretch {
-            row: index / pieces * rows.dilation,
-            column: index % pieces * columns.dilation,
-            first: index * steps,
+    if columns.dilation == 1 && image.column == channels {
+        let steps = columns.kernel * channels;
+        let jump = (rows.dilation * image.row).wrapping_sub(steps);
+        return vec![Stretch { row: 0, first: 0, steps, pieces: rows.kernel, jump }];
+    }
+    let jump = (columns.dilation * image.column).wrapping_sub(channels);
+    let (pieces, steps) = (columns.kernel, channels);
+    (0..rows.kernel)
+        .map(|row| Stretch {
+            row: row * rows.dilation,
+            first: row * pieces * steps,
             steps,
+            pieces,
+            jump,
         })
         .collect()
 }
@@ -160,6 +168,8 @@ unsafe fn compute(
         },
         in_place: false,
     };
+    let direct = Direct::<f32>::new(&product);
+    let bias = direct.map_or(std::ptr::null(), |direct| direct.bias(first_channel));
     let most = kernels.rows(true);
     let tile_rows = even(columns.output, most);
     for first in (0..columns.output).step_by(tile_rows) {
@@ -169,27 +179,41 @@ unsafe fn compute(
             let a = image.at(
                 line.image_index,
                 line.row * rows.stride + stretch.row,
-                first * columns.stride + stretch.column,
+                first * columns.stride,
             );
             let sums = tile.0.as_mut_ptr();
+            let (to, to_stride, ending) = match &direct {
+                Some(direct) if index + 1 == stretches.len() => {
+                    let to = product.out.at(first, first_channel).cast();
+                    (to, product.out.row_stride, direct.ending(first, first_channel))
+                }
+                _ => (sums, TILE_STRIDE, Ending::PLAIN),
+            };
+            let (from, from_stride) =
+                if index == 0 { (bias, 0) } else { (sums.cast_const(), TILE_STRIDE) };
             let call = Call {
                 a,
                 a_stride: columns.stride * image.column,
                 b: weights.wrapping_add(stretch.first * width),
                 b_stride: width,
                 steps: stretch.steps,
-                from: if index == 0 { std::ptr::null() } else { sums.cast_const() },
-                from_stride: TILE_STRIDE,
-                to: sums,
-                to_stride: TILE_STRIDE,
+                pieces: stretch.pieces,
+                a_jump: stretch.jump,
+                from,
+                from_stride,
+                to,
+                to_stride,
                 columns: channels,
+                ending,
             };
             // SAFETY: positions and taps lie inside the padded image, and panels are as wide as the
             // kernels read.
             unsafe { kernel(&call) };
         }
-        let place = Place { row: first, rows: count, column: first_channel, columns: channels };
-        // SAFETY: by the caller's word.
-        unsafe { store(cpu.simd(), &product, &tile.0, place) };
+        if direct.is_none() {
+            let place = Place { row: first, rows: count, column: first_channel, columns: channels };
+            // SAFETY: by the caller's word.
+            unsafe { store(cpu.simd(), &product, &tile.0, place) };
+        }
     }
 }

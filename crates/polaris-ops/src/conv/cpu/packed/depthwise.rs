@@ -6,20 +6,13 @@ use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 use super::super::super::axis::Lengths;
 use super::Job;
+use super::finish::{CHANNELS, Positions, finish};
 use super::padded::{Padded, Part};
 use crate::cpu::math::Real;
-use crate::elementwise::cpu_functions::{
-    Apply, Clamp, GeluErf, GeluTanh, Relu, Same, Sigmoid, Silu, Tanh,
-};
-use crate::matmul::Activation;
 #[cfg(target_arch = "x86_64")]
 use crate::matmul::cpu::{F32x8, F32x16};
-use crate::matmul::cpu::{Lanes, Plain};
+use crate::matmul::cpu::{Lanes, Plain, prefetch};
 
-/// Channels of the widest vector.
-const CHANNELS: usize = 16;
-/// Positions side by side that share what they load.
-const POSITIONS: usize = 8;
 /// Multiplications that are worth a task of their own.
 const TASK: usize = 1 << 15;
 
@@ -27,27 +20,13 @@ pub(super) fn run(cpu: &CpuDevice, job: &Job, part: &Part, image: &Padded) {
     let geometry = job.geometry;
     let [rows, columns] = &geometry.lengths;
     let line = geometry.groups * columns.output * rows.kernel * columns.kernel;
-    let work = match job.activation {
-        Activation::Identity => by_level::<Same>(cpu.simd()),
-        Activation::Relu => by_level::<Relu>(cpu.simd()),
-        Activation::GeluErf => by_level::<GeluErf>(cpu.simd()),
-        Activation::GeluTanh => by_level::<GeluTanh>(cpu.simd()),
-        Activation::Silu => by_level::<Silu>(cpu.simd()),
-        Activation::Sigmoid => by_level::<Sigmoid>(cpu.simd()),
-        Activation::Tanh => by_level::<Tanh>(cpu.simd()),
-        Activation::Clamp { .. } => by_level::<Clamp>(cpu.simd()),
-    };
+    let work = by_level(cpu.simd());
     let grain = TASK / line.max(1) + 1;
     cpu.pool().for_chunks(part.images * part.rows, grain, |chunk| {
         // SAFETY: the processor has the instructions of its level, and chunks are disjoint.
-        unsafe { work(job, part, image, chunk) };
+        unsafe { work(job, part, image, cpu.simd(), chunk) };
     });
 }
-
-/// A function of single numbers.
-trait Activate: Apply<f32> {}
-
-impl<F: Apply<f32>> Activate for F {}
 
 /// The taps of a position that lie inside an axis: the first, how many, and the element that the first
 /// one sees.
@@ -84,16 +63,16 @@ struct Line {
     first_row: usize,
 }
 
-type Lines = unsafe fn(&Job, &Part, &Padded, std::ops::Range<usize>);
+type Lines = unsafe fn(&Job, &Part, &Padded, SimdLevel, std::ops::Range<usize>);
 
 /// The loop compiled for the instructions of a level.
-fn by_level<F: Activate>(level: SimdLevel) -> Lines {
+fn by_level(level: SimdLevel) -> Lines {
     match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 => avx512::<F>,
+        SimdLevel::Avx512 => avx512,
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx2 => avx2::<F>,
-        _ => lines::<F, Plain<f32, 4>>,
+        SimdLevel::Avx2 => avx2,
+        _ => lines::<Plain<f32, 4>>,
     }
 }
 
@@ -103,14 +82,15 @@ macro_rules! compiled {
         /// As for `lines`.
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name<F: Activate>(
+        unsafe fn $name(
             job: &Job,
             part: &Part,
             image: &Padded,
+            level: SimdLevel,
             range: std::ops::Range<usize>,
         ) {
             // SAFETY: by the caller's word.
-            unsafe { lines::<F, $lanes>(job, part, image, range) }
+            unsafe { lines::<$lanes>(job, part, image, level, range) }
         }
     };
 }
@@ -123,17 +103,20 @@ compiled!(avx2, F32x8, "avx2,fma");
 /// # Safety
 /// The instructions of `V` must exist, and the rows be this thread's alone.
 #[inline(always)]
-unsafe fn lines<F: Activate, V: Lanes<Packed = f32, Sum = f32>>(
+unsafe fn lines<V: Lanes<Packed = f32, Sum = f32>>(
     job: &Job,
     part: &Part,
     image: &Padded,
+    level: SimdLevel,
     lines: std::ops::Range<usize>,
 ) {
     let geometry = job.geometry;
     let [rows, columns] = &geometry.lengths;
     let channels = geometry.groups;
     let whole = whole(columns);
-    let kernel = (columns.kernel, columns.stride, columns.dilation);
+    let limits = job.activation.between().filter(|_| job.is_direct());
+    let limits = limits.map(|limits| limits.map(f32::of));
+    let work = Work { job, part, image, level, limits };
     for line in lines {
         let (index, row) = (line / part.rows, part.first_row + line % part.rows);
         let (first_tap, taps, first_row) = inside(rows, row);
@@ -142,136 +125,191 @@ unsafe fn lines<F: Activate, V: Lanes<Packed = f32, Sum = f32>>(
             let line = Line { index, row, channel, count, first_tap, taps, first_row };
             let mut column = 0;
             while column < columns.output {
-                let fits =
-                    count == V::COUNT && whole.contains(&column) && column + POSITIONS <= whole.end;
+                let there = if whole.contains(&column) { whole.end - column } else { 0 };
                 // SAFETY: by the caller's word; these positions see all columns of the kernel.
-                unsafe {
-                    match kernel {
-                        (3, 1, 1) if fits => several::<F, V, 3, 1>(job, part, image, line, column),
-                        (3, 2, 1) if fits => several::<F, V, 3, 2>(job, part, image, line, column),
-                        (5, 1, 1) if fits => several::<F, V, 5, 1>(job, part, image, line, column),
-                        (5, 2, 1) if fits => several::<F, V, 5, 2>(job, part, image, line, column),
-                        _ => {
-                            single::<F>(job, part, image, line, column);
-                            column += 1;
-                            continue;
-                        }
+                let done = unsafe {
+                    match (columns.kernel, columns.stride, columns.dilation) {
+                        _ if count < V::COUNT => 0,
+                        (3, 1, 1) => work.stretch::<V, 3, 1>(line, column, there),
+                        (3, 2, 1) => work.stretch::<V, 3, 2>(line, column, there),
+                        (5, 1, 1) => work.stretch::<V, 5, 1>(line, column, there),
+                        (5, 2, 1) => work.stretch::<V, 5, 2>(line, column, there),
+                        _ => 0,
+                    }
+                };
+                if done == 0 {
+                    // SAFETY: as above.
+                    unsafe { work.single::<V>(line, column) };
+                }
+                column += done.max(1);
+            }
+        }
+    }
+}
+
+/// What the positions of a part share.
+struct Work<'a> {
+    job: &'a Job<'a>,
+    part: &'a Part,
+    image: &'a Padded,
+    level: SimdLevel,
+    /// Whether results are finished in registers, and what they are kept between.
+    limits: Option<[f32; 2]>,
+}
+
+impl Work<'_> {
+    /// As many positions side by side as there are loops for; none of none.
+    ///
+    /// # Safety
+    /// As for `several`.
+    #[inline(always)]
+    unsafe fn stretch<V: Lanes<Packed = f32, Sum = f32>, const K: usize, const S: usize>(
+        &self,
+        line: Line,
+        column: usize,
+        there: usize,
+    ) -> usize {
+        // SAFETY: by the caller's word.
+        unsafe {
+            match there {
+                0 => 0,
+                1 => self.several::<V, K, S, 1>(line, column),
+                2..=3 => self.several::<V, K, S, 2>(line, column),
+                4..=7 => self.several::<V, K, S, 4>(line, column),
+                _ => self.several::<V, K, S, 8>(line, column),
+            }
+        }
+    }
+
+    /// `N` positions side by side that see all columns of the kernel, which has `K`, `S` apart.
+    ///
+    /// # Safety
+    /// As for `lines`, and there must be a whole vector of channels.
+    #[inline(always)]
+    unsafe fn several<
+        V: Lanes<Packed = f32, Sum = f32>,
+        const K: usize,
+        const S: usize,
+        const N: usize,
+    >(
+        &self,
+        line: Line,
+        column: usize,
+    ) -> usize {
+        let Self { job, image, .. } = self;
+        let [rows, columns] = &job.geometry.lengths;
+        let channels = job.geometry.groups;
+        let first_column = column * S - columns.padding;
+        let at = |row: usize| image.at(line.index, row, first_column).wrapping_add(line.channel);
+        // SAFETY: there is a weight for each tap and channel, and the positions' taps lie inside the
+        // image.
+        unsafe {
+            // Channels are taken a vector at a time, which processors do not foresee: the next row of
+            // the result will ask for these.
+            for next in 0..rows.stride {
+                let at = at(line.first_row + line.taps * rows.dilation + next);
+                (0..N * S).for_each(|x| prefetch(at.wrapping_add(x * image.column)));
+            }
+            let mut sums = [V::zero(); N];
+            for tap_row in 0..line.taps {
+                let at = at(line.first_row + tap_row * rows.dilation);
+                let weight = (line.first_tap + tap_row) * K * channels + line.channel;
+                let weight = job.weights.wrapping_add(weight);
+                let weights: [V::Factors; K] =
+                    std::array::from_fn(|tap| V::factors(weight.wrapping_add(tap * channels)));
+                for (position, sum) in sums.iter_mut().enumerate() {
+                    for (tap, &weight) in weights.iter().enumerate() {
+                        let x = V::factors(at.wrapping_add((position * S + tap) * image.column));
+                        *sum = sum.add_product(x, weight);
                     }
                 }
-                column += POSITIONS;
             }
+            self.store(line, column, sums);
         }
+        N
     }
-}
 
-/// Positions side by side that see all columns of the kernel, which has `K`, `S` apart.
-///
-/// # Safety
-/// As for `lines`, and there must be whole vectors of channels.
-#[inline(always)]
-unsafe fn several<
-    F: Activate,
-    V: Lanes<Packed = f32, Sum = f32>,
-    const K: usize,
-    const S: usize,
->(
-    job: &Job,
-    part: &Part,
-    image: &Padded,
-    line: Line,
-    column: usize,
-) {
-    let [rows, columns] = &job.geometry.lengths;
-    let channels = job.geometry.groups;
-    let first_column = column * S - columns.padding;
-    // SAFETY: there is a weight for each tap and channel, and the positions' taps lie inside the image.
-    unsafe {
-        let mut sums = [V::zero(); POSITIONS];
+    /// One position, whose taps may lie beyond the border, and its channels within a vector.
+    ///
+    /// # Safety
+    /// As for `lines`.
+    #[inline(always)]
+    unsafe fn single<V: Lanes<Packed = f32, Sum = f32>>(&self, line: Line, column: usize) {
+        let Self { job, image, .. } = self;
+        let [rows, columns] = &job.geometry.lengths;
+        let channels = job.geometry.groups;
+        let (first_tap, taps, first_column) = inside(columns, column);
+        // SAFETY: by the caller's word.
+        let mut sums = unsafe { V::zero() };
         for tap_row in 0..line.taps {
             let row = line.first_row + tap_row * rows.dilation;
-            let at = image.at(line.index, row, first_column).wrapping_add(line.channel);
-            let weight = (line.first_tap + tap_row) * K * channels + line.channel;
-            let weight = job.weights.wrapping_add(weight);
-            let weights: [V::Factors; K] =
-                std::array::from_fn(|tap| V::factors(weight.wrapping_add(tap * channels)));
-            for (position, sum) in sums.iter_mut().enumerate() {
-                for (tap, &weight) in weights.iter().enumerate() {
-                    let x = V::factors(at.wrapping_add((position * S + tap) * image.column));
-                    *sum = sum.add_product(x, weight);
+            for tap in 0..taps {
+                let place = (line.first_tap + tap_row) * columns.kernel + first_tap + tap;
+                let weight = job.weights.wrapping_add(place * channels + line.channel);
+                let x = image.at(line.index, row, first_column + tap * columns.dilation);
+                let x = x.wrapping_add(line.channel);
+                // SAFETY: there is a weight for each tap and channel, and the taps lie inside the
+                // image.
+                sums = unsafe {
+                    match line.count == V::COUNT {
+                        true => sums.add_product(V::factors(x), V::factors(weight)),
+                        false => {
+                            let [mut a, mut b] = [[0.0; CHANNELS]; 2];
+                            std::ptr::copy_nonoverlapping(x, a.as_mut_ptr(), line.count);
+                            std::ptr::copy_nonoverlapping(weight, b.as_mut_ptr(), line.count);
+                            sums.add_product(V::factors(a.as_ptr()), V::factors(b.as_ptr()))
+                        }
+                    }
+                };
+            }
+        }
+        // SAFETY: by the caller's word.
+        unsafe { self.store(line, column, [sums]) };
+    }
+
+    /// Bias, residual, activation, and the store of positions side by side: in registers if there are
+    /// whole vectors in memory, and limits are all that an activation has.
+    ///
+    /// # Safety
+    /// As for `lines`.
+    #[inline(always)]
+    unsafe fn store<V: Lanes<Packed = f32, Sum = f32>, const N: usize>(
+        &self,
+        line: Line,
+        column: usize,
+        sums: [V; N],
+    ) {
+        let Self { job, part, level, .. } = *self;
+        let image = part.first_image + line.index;
+        let Some([low, high]) = self.limits.filter(|_| line.count == V::COUNT) else {
+            let mut values = [[0.0; CHANNELS]; N];
+            for (values, sums) in values.iter_mut().zip(sums) {
+                // SAFETY: there is room for the widest vector.
+                unsafe { sums.store(values.as_mut_ptr()) };
+            }
+            let Line { row, channel, count, .. } = line;
+            return finish(
+                level,
+                job,
+                Positions { image, row, column, channel, count },
+                &mut values,
+            );
+        };
+        // SAFETY: there is a bias for each channel, residual and result have these positions, and the
+        // channels of all are adjacent.
+        unsafe {
+            let bias = job.bias.map(|bias| V::load(bias.start.cast::<f32>().add(line.channel)));
+            for (column, mut sums) in (column..).zip(sums) {
+                if let Some(bias) = bias {
+                    sums = sums.add(bias);
                 }
+                if let Some(residual) = &job.residual {
+                    sums =
+                        sums.add(V::load(residual.at(image, line.row, column).add(line.channel)));
+                }
+                let to = job.y.at(image, line.row, column).add(line.channel);
+                sums.between(low, high).store(to);
             }
-        }
-        for (position, sum) in sums.iter().enumerate() {
-            let mut values = [0.0f32; CHANNELS];
-            sum.store(values.as_mut_ptr());
-            finish::<F>(job, part, line, column + position, &mut values);
-        }
-    }
-}
-
-/// One position, whose taps may lie beyond the border.
-#[inline(always)]
-fn single<F: Activate>(job: &Job, part: &Part, image: &Padded, line: Line, column: usize) {
-    let [rows, columns] = &job.geometry.lengths;
-    let channels = job.geometry.groups;
-    let (first_tap, taps, first_column) = inside(columns, column);
-    let mut sums = [0.0f32; CHANNELS];
-    for tap_row in 0..line.taps {
-        let row = line.first_row + tap_row * rows.dilation;
-        for tap in 0..taps {
-            let place = (line.first_tap + tap_row) * columns.kernel + first_tap + tap;
-            let weight = job.weights.wrapping_add(place * channels + line.channel);
-            let x = image.at(line.index, row, first_column + tap * columns.dilation);
-            let x = x.wrapping_add(line.channel);
-            // SAFETY: there is a weight for each tap and channel, and the taps lie inside the image.
-            let (weight, x) = unsafe {
-                (
-                    std::slice::from_raw_parts(weight, line.count),
-                    std::slice::from_raw_parts(x, line.count),
-                )
-            };
-            for ((sum, &x), &weight) in sums.iter_mut().zip(x).zip(weight) {
-                *sum = x.mul_add(weight, *sum);
-            }
-        }
-    }
-    finish::<F>(job, part, line, column, &mut sums);
-}
-
-/// Bias, residual, activation, and the store.
-#[inline(always)]
-fn finish<F: Activate>(
-    job: &Job,
-    part: &Part,
-    line: Line,
-    column: usize,
-    values: &mut [f32; CHANNELS],
-) {
-    let count = line.count;
-    let image = part.first_image + line.index;
-    let mut scratch = [0.0f32; CHANNELS];
-    if let Some(bias) = &job.bias {
-        // SAFETY: there is a bias for each channel.
-        let bias = unsafe { bias.load(line.channel, count, &mut scratch) };
-        values.iter_mut().zip(bias).for_each(|(value, &bias)| *value += bias);
-    }
-    if let Some(residual) = &job.residual {
-        let row = residual.row(image, line.row).row(column, line.channel);
-        // SAFETY: the residual has the result's shape.
-        let residual = unsafe { row.load(0, count, &mut scratch) };
-        values.iter_mut().zip(residual).for_each(|(value, &residual)| *value += residual);
-    }
-    let (low, high) = job.activation.limits();
-    let (low, high) = (f32::of(low), f32::of(high));
-    for value in values.iter_mut() {
-        *value = F::apply(*value, low, high);
-    }
-    let row = job.y.row(image, line.row).row(column, line.channel);
-    // SAFETY: by the caller's word, this row is this thread's alone.
-    unsafe {
-        match count == CHANNELS && row.is_direct::<f32>() {
-            true => row.start.cast::<[f32; CHANNELS]>().write_unaligned(*values),
-            false => row.store(0, &values[..count]),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod dense;
 mod depthwise;
+mod finish;
 mod padded;
 
 use polaris_core::{DType, Layout, Shape};
@@ -94,6 +95,15 @@ struct Job<'a> {
     y: Grid,
     residual: Option<Grid>,
     bias: Option<Row>,
+}
+
+impl Job<'_> {
+    /// Whether bias, residual and result can be taken a vector of channels at a time.
+    fn is_direct(&self) -> bool {
+        let grids = [Some(self.y), self.residual];
+        grids.iter().flatten().all(|grid| grid.strides[1] == 1)
+            && self.bias.as_ref().is_none_or(Row::is_direct::<f32>)
+    }
 }
 
 // SAFETY: the pointers are read only, but for the result, of which each thread has its own part.
