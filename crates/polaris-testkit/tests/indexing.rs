@@ -1,7 +1,7 @@
 //! Look-ups and scatters at sizes that kernels treat differently, wrong indices, in place, and with any
 //! number of threads.
 
-use polaris_core::{DType, Error as CoreError, Shape};
+use polaris_core::{DType, Error as CoreError, Layout, Shape};
 use polaris_ops::indexing::{gather, scatter, scatter_add, take, take_gradient};
 use polaris_ops::{
     Array, Distribution, Error, Lookup, LookupRule, Operation, Scatter, ScatterRule, random, run,
@@ -123,6 +123,16 @@ fn a_wrong_index_is_named() {
         let turned = index.permute(&[1, 0]).unwrap();
         let error = take(&x, 0, &turned).unwrap_err();
         assert!(matches!(error, Error::IndexOutOfRange { index: -5, position: 1, .. }), "{error}");
+        // Also where the result is written into the same memory, as in a graph's arena.
+        let values = Array::from_slice(device, &[8], &[0i64, 9, 0, 0, 0, 0, 0, 0]).unwrap();
+        let half = |first: usize| {
+            let layout = Layout::contiguous(Shape::new(&[4]).unwrap());
+            Array::new(values.buffer().view(first..first + 4).unwrap(), layout).unwrap()
+        };
+        let table = Array::from_slice(device, &[2], &[5i64, 6]).unwrap();
+        let look_up = Lookup { rule: LookupRule::Take, axis: 0 };
+        let error = run(&look_up, &[&half(0), &table], &half(4)).unwrap_err();
+        assert!(matches!(error, Error::IndexOutOfRange { index: 9, position: 1, .. }), "{error}");
         // There is nothing to look up.
         let none = Array::empty(device, DType::F32, Shape::new(&[0, 2]).unwrap()).unwrap();
         let error = take(&none, 0, &index).unwrap_err();

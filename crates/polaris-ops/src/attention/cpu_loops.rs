@@ -1,5 +1,8 @@
 //! The loops of attention on the CPU over tiles of scores: a row for each key, a column for each
-//! query. What belongs to a query is a lane, so that no vector is ever summed across.
+//! query. What belongs to a query is a lane, so that no vector is ever summed across. Lanes are made by
+//! `from_fn`: loops over them stay loops of single numbers where the function is long.
+
+use std::array::from_fn;
 
 use crate::cpu::simd::multiversion;
 use crate::matmul::TileNumber;
@@ -59,9 +62,7 @@ multiversion! {
             let mut searches = [[lowest; LANES]; SEARCHES];
             let mut search = |at: usize, row: &[C]| {
                 let row = lanes(row, column);
-                for (largest, &score) in searches[at].iter_mut().zip(row) {
-                    *largest = larger(*largest, score);
-                }
+                searches[at] = from_fn(|i| larger(searches[at][i], row[i]));
             };
             let mut rows = scores.chunks_exact(SEARCHES * columns);
             for four in &mut rows {
@@ -71,10 +72,8 @@ multiversion! {
 
             let before = *lanes(&running.largest, column);
             let mut largest = before;
-            for i in 0..LANES {
-                for search in &searches {
-                    largest[i] = larger(largest[i], search[i]);
-                }
+            for search in &searches {
+                largest = from_fn(|i| larger(largest[i], search[i]));
             }
             *lanes_mut(&mut running.largest, column) = largest;
             // Where nothing was seen yet, minus infinity less itself would be NaN.
@@ -83,20 +82,14 @@ multiversion! {
             let mut sums = [zero; LANES];
             for row in scores.chunks_exact_mut(columns) {
                 let row = lanes_mut(row, column);
-                for i in 0..LANES {
-                    row[i] = (row[i] - shift[i]).exp_of_small::<VECTOR_BYTES>();
-                    sums[i] = sums[i] + row[i];
-                }
+                *row = from_fn(|i| (row[i] - shift[i]).exp_of_small::<VECTOR_BYTES>());
+                sums = from_fn(|i| sums[i] + row[i]);
             }
-            let mut factors = [zero; LANES];
-            for i in 0..LANES {
-                factors[i] = (before[i] - shift[i]).exp_of_small::<VECTOR_BYTES>();
-                changed |= factors[i] != C::of(1.0);
-            }
+            let factors: [C; LANES] =
+                from_fn(|i| (before[i] - shift[i]).exp_of_small::<VECTOR_BYTES>());
+            changed |= factors.iter().any(|&factor| factor != C::of(1.0));
             let totals = lanes_mut(&mut running.sums, column);
-            for i in 0..LANES {
-                totals[i] = totals[i] * factors[i] + sums[i];
-            }
+            *totals = from_fn(|i| totals[i] * factors[i] + sums[i]);
             *lanes_mut(&mut running.factors, column) = factors;
         }
         changed
@@ -119,10 +112,8 @@ multiversion! {
             let rows = scores.chunks_exact_mut(columns).zip(slopes.chunks_exact_mut(columns));
             for (scores, slopes) in rows {
                 let (scores, slopes) = (lanes_mut(scores, column), lanes_mut(slopes, column));
-                for i in 0..LANES {
-                    scores[i] = (scores[i] - logarithms[i]).exp_of_small::<VECTOR_BYTES>();
-                    slopes[i] = scores[i] * (slopes[i] - means[i]) * scale;
-                }
+                *scores = from_fn(|i| (scores[i] - logarithms[i]).exp_of_small::<VECTOR_BYTES>());
+                *slopes = from_fn(|i| scores[i] * (slopes[i] - means[i]) * scale);
             }
         }
     }

@@ -97,7 +97,8 @@ fn moved<W: Copy + Send + Sync, I: Copy + Into<i64>>(
     });
     match first_wrong.into_inner() {
         usize::MAX => Ok(()),
-        position => Err(axis.out_of_range(index, position)),
+        // SAFETY: the indices are registered as read.
+        position => Err(unsafe { axis.out_of_range_on_host::<I>(index, indices, position) }),
     }
 }
 

@@ -83,14 +83,26 @@ impl Axis {
         });
         match first_bad.into_inner() {
             usize::MAX => Ok(()),
-            // Not read through the buffer: in an arena, its neighbours are being written.
-            position => {
-                let [at] = space.point(position);
-                // SAFETY: as above.
-                let value = unsafe { *memory.get().cast::<I>().add(at) };
-                Err(self.error(value.into(), position))
-            }
+            // SAFETY: as above.
+            position => Err(unsafe { self.out_of_range_on_host::<I>(index, memory, position) }),
         }
+    }
+
+    /// As `out_of_range`, while the memory is in use: in an arena, where the neighbours of indices are
+    /// being written, these cannot be read through their buffer.
+    ///
+    /// # Safety
+    /// `memory` must be the array's, registered as read, and `I` the type of its elements.
+    pub unsafe fn out_of_range_on_host<I: Copy + Into<i64>>(
+        &self,
+        index: &Array,
+        memory: SendPointer,
+        position: usize,
+    ) -> Error {
+        let [at] = Collapsed::new(index.shape(), [index.layout()]).point(position);
+        // SAFETY: the layout was checked against its buffer; the rest by the caller's word.
+        let value = unsafe { *memory.get().cast::<I>().add(at) };
+        self.error(value.into(), position)
     }
 }
 
