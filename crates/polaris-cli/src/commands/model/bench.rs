@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use polaris::graph::plan::Side;
-use polaris::onnx::Value;
+use polaris::graph::plan::{Prediction, Side};
+use polaris::onnx::{Type, Value};
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
@@ -32,6 +32,11 @@ struct Result {
     min_ms: f64,
     p90_ms: f64,
     runs_per_second: f64,
+    /// What a run was expected to take, where the plan was chosen by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<Prediction>,
     /// Of the whole process, where the system tells.
     peak_process_bytes: Option<u64>,
     /// Of the device's own memory.
@@ -73,6 +78,9 @@ pub fn run(global: Global, options: &BenchModel) -> anyhow::Result<u8> {
     bar.finish_and_clear();
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+    let typed: Vec<(&str, Type)> =
+        types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
+    let prediction = model.plan(&typed)?.prediction.clone();
     let mut result = Result {
         model: options.choice.model.clone(),
         mode: options.choice.mode.name().to_owned(),
@@ -86,6 +94,8 @@ pub fn run(global: Global, options: &BenchModel) -> anyhow::Result<u8> {
         min_ms: times[0],
         p90_ms: at(0.9),
         runs_per_second: 1e3 / times[times.len() / 2],
+        predicted_ms: prediction.as_ref().map(|prediction| prediction.seconds() * 1e3),
+        prediction,
         peak_process_bytes: peak_of_process(),
         peak_device_bytes: (model.device_on(Side::Gpu))
             .map(|device| device.allocator().memory_use().peak),
@@ -127,6 +137,9 @@ fn print(result: &Result) -> anyhow::Result<()> {
         "  {:.2} ms a run (median of {}; least {:.2}, 90% within {:.2}), {:.1} runs a second",
         result.median_ms, result.runs, result.min_ms, result.p90_ms, result.runs_per_second
     ))?;
+    if let (Some(predicted), Some(prediction)) = (result.predicted_ms, &result.prediction) {
+        print_line(&format!("  expected {predicted:.2} ms a run: {prediction}"))?;
+    }
     let memory = |name: &str, bytes: Option<u64>| match bytes {
         Some(bytes) => format!(", {name} at most {}", Bytes(bytes)),
         None => String::new(),
