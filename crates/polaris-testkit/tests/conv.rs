@@ -2,7 +2,8 @@
 //! axis, with odd ends.
 
 use polaris_core::{DType, Shape};
-use polaris_ops::conv::transposed_convolution;
+use polaris_ops::conv::{FusedConvolution, transposed_convolution};
+use polaris_ops::matmul::Activation;
 use polaris_ops::{
     Array, Convolution, ConvolutionInputGradient, ConvolutionWeightGradient, Distribution,
     Operation, random, run, run_kernel, usable_kernels,
@@ -77,6 +78,18 @@ fn padded(padding: usize) -> Convolution {
 #[test]
 fn many_channels_and_steps() {
     check_all(&[2, 50, 19, 23], &[70, 50, 3, 3], padded(1));
+}
+
+/// So few tiles that their sums are cut into parts, and what follows is done when those are added up.
+#[test]
+fn small_images_of_many_channels() {
+    let problem = padded(1);
+    check_all(&[1, 70, 7, 7], &[66, 70, 3, 3], problem);
+    check_all(&[1, 130, 7, 7], &[40, 65, 3, 3], Convolution { groups: 2, ..problem });
+    let fused =
+        FusedConvolution { problem, bias: true, residual: true, activation: Activation::Relu };
+    let (x, weight, y) = ([1, 70, 7, 7], [66, 70, 3, 3], [1, 66, 7, 7]);
+    check(&fused, &[&x, &weight, &[66], &y], &y, 630);
 }
 
 #[test]

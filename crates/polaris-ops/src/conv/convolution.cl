@@ -3,7 +3,9 @@
 // `i * step + first + j * advance`, and zero where there is none.
 //
 // `convolution_tiled`: a product of matrices, weights times what positions see, in tiles of TILE by
-// TILE, for which a work-group puts TILE_K steps of the sum into local memory at a time.
+// TILE, for which a work-group puts TILE_K steps of the sum into local memory at a time. Where there are
+// few tiles, the sum is cut into parts of `part_length` steps, each with a result of its own.
+// `convolution_combine`: adds up the parts, in their order, a work-item an element.
 // `convolution_direct`: a work-item an element, a group a square of positions of one channel.
 // `convolution_simple`: a work-item an element. Slow, and little that a compiler could get wrong.
 //
@@ -35,10 +37,10 @@
 
 #define INDEX8 VECTOR8(INDEX)
 #define OPERANDS \
-    uint8 sizes, uint4 extent, int4 reach, INDEX8 strides, INDEX8 weight, \
+    uint8 sizes, uint4 extent, int4 reach, INDEX8 strides, INDEX8 weight, uint parts, uint part_length, \
     __global STORAGE(T) *out, ulong out_at, __global const STORAGE(T) *src, ulong src_at, \
-    __global const STORAGE(T) *taps, ulong taps_at, __global const STORAGE(T) *bias, ulong bias_at \
-    FUSED_OPERANDS
+    __global const STORAGE(T) *taps, ulong taps_at, __global const STORAGE(T) *bias, ulong bias_at, \
+    __global C *partial, ulong partial_at FUSED_OPERANDS
 
 #if FUSED
 #define FUSED_OPERANDS , INDEX8 more, C low, C high, __global const STORAGE(T) *residual, ulong residual_at
@@ -113,7 +115,9 @@ void convolution_tiled(OPERANDS)
     const uint tile = get_group_id(0);
     const uint first_position = tile % column_tiles * TILE;
     const uint first_row = tile / column_tiles % row_tiles * TILE;
-    const uint group = tile / column_tiles / row_tiles;
+    const uint part = tile / column_tiles / row_tiles % parts;
+    const uint group = tile / column_tiles / row_tiles / parts;
+    const uint first_step = part * part_length, end = min(sizes.s2, first_step + part_length);
 
     // Each item looks with the eyes of one position, in every few steps.
     const uint eye = item % TILE, eye_step = item / TILE;
@@ -123,28 +127,29 @@ void convolution_tiled(OPERANDS)
     const int left = (int)(place.column * extent.s3) + reach.s1;
     const ulong image_at = src_at + place.outer * strides.s0 + group * sizes.s5 * strides.s1;
     const Step eye_by = step_at(WORK_GROUP / TILE, sizes.s6, sizes.s7);
-    Step eye_at = step_at(eye_step, sizes.s6, sizes.s7);
+    Step eye_at = step_at(first_step + eye_step, sizes.s6, sizes.s7);
     // And brings the weights of one step, for every few rows.
     const uint hand = item / TILE_K, hand_step = item % TILE_K;
     const ulong group_at = taps_at + group * weight.s0;
     const Step hand_by = step_at(TILE_K, sizes.s6, sizes.s7);
-    Step hand_at = step_at(hand_step, sizes.s6, sizes.s7);
+    Step hand_at = step_at(first_step + hand_step, sizes.s6, sizes.s7);
 
     const uint item_row = item / (TILE / ITEM) * ITEM, item_column = item % (TILE / ITEM) * ITEM;
     C sums[ITEM][ITEM];
     #pragma unroll
     for (uint i = 0; i < ITEM; ++i) {
         const uint row = first_row + item_row + i;
-        const C first = row < sizes.s0 ? first_sum(bias, bias_at, group * sizes.s0 + row, weight) : (C)0;
+        const int begins = parts == 1 && row < sizes.s0;
+        const C first = begins ? first_sum(bias, bias_at, group * sizes.s0 + row, weight) : (C)0;
         #pragma unroll
         for (uint j = 0; j < ITEM; ++j) {
             sums[i][j] = first;
         }
     }
-    for (uint step = 0; step < sizes.s2; step += TILE_K) {
+    for (uint step = first_step; step < end; step += TILE_K) {
         #pragma unroll
         for (uint i = 0; i < TILE_K; i += WORK_GROUP / TILE) {
-            const int is_there = position < sizes.s1 && step + eye_step + i < sizes.s2;
+            const int is_there = position < sizes.s1 && step + eye_step + i < end;
             const int row = top + (int)eye_at.row * reach.s2, column = left + (int)eye_at.column * reach.s3;
             const ulong at = image_at + eye_at.outer * strides.s1;
             seen[eye_step + i][eye] = is_there ? seen_at(src, at, row, column, extent, strides) : (C)0;
@@ -155,7 +160,7 @@ void convolution_tiled(OPERANDS)
         #pragma unroll
         for (uint i = 0; i < TILE; i += WORK_GROUP / TILE_K) {
             const uint row = first_row + hand + i;
-            const int is_there = row < sizes.s0 && step + hand_step < sizes.s2;
+            const int is_there = row < sizes.s0 && step + hand_step < end;
             weights[hand_step][hand + i] = is_there ? LOAD(T)(taps, at + row * weight.s1) : (C)0;
         }
         hand_at = advance(hand_at, hand_by, sizes.s6, sizes.s7);
@@ -186,12 +191,35 @@ void convolution_tiled(OPERANDS)
         #pragma unroll
         for (uint i = 0; i < ITEM; ++i) {
             const uint row = first_row + item_row + i;
-            if (row < sizes.s0 && position < sizes.s1) {
-                const uint channel = group * sizes.s0 + row;
+            const uint channel = group * sizes.s0 + row;
+            if (row >= sizes.s0 || position >= sizes.s1) {
+                continue;
+            }
+            if (parts > 1) {
+                const ulong plane = (ulong)part * weight.s7 * sizes.s0 + channel;
+                partial[partial_at + plane * sizes.s1 + position] = sums[i][j];
+            } else {
                 const C result = FINISH(sums[i][j], place.outer, channel, place.row, place.column);
                 STORE(T)(out, at + channel * strides.s5, result);
             }
         }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void convolution_combine(OPERANDS)
+{
+    const INDEX element = get_global_id(0), elements = (INDEX)weight.s7 * sizes.s0 * sizes.s1;
+    if (element < elements) {
+        const uint channel = element / sizes.s1;
+        const Step place = step_at(element % sizes.s1, sizes.s3, sizes.s4);
+        C sum = first_sum(bias, bias_at, channel, weight);
+        for (uint part = 0; part < parts; ++part) {
+            sum += partial[partial_at + (ulong)part * elements + element];
+        }
+        const ulong at = out_at + place.outer * strides.s4 + channel * strides.s5 + place.row * strides.s6 +
+                         place.column * strides.s7;
+        STORE(T)(out, at, FINISH(sum, place.outer, channel, place.row, place.column));
     }
 }
 

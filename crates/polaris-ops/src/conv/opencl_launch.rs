@@ -13,10 +13,19 @@ use crate::matmul::Activation;
 use crate::opencl::{pass_array, pass_axes};
 use crate::{Array, Result};
 
-/// Groups of work-items that the gradient of a small weight is cut into, and the fewest positions
-/// that are worth one.
+/// Groups of work-items that few tiles are cut into, and the fewest positions of the gradient of a
+/// weight, and steps of other sums, that are worth one.
 const PARTS_OF_ALL: usize = 256;
 const FEWEST_POSITIONS: usize = 256;
+const FEWEST_STEPS: usize = 128;
+
+/// How long sums are cut so that few tiles keep a device busy: the number of parts and their length, by
+/// sizes alone, so that every device adds up in the same order.
+fn cut(tiles: usize, length: usize, fewest: usize) -> (usize, usize) {
+    let parts = (PARTS_OF_ALL / tiles.max(1)).min(length / fewest).max(1);
+    let part_length = length.div_ceil(parts).next_multiple_of(TILE_K);
+    (length.div_ceil(part_length.max(1)).max(1), part_length)
+}
 
 /// Whether indices must have 64 bits: beyond the last element, kernels count up to a group further.
 fn is_wide(arrays: [&Array; 3]) -> bool {
@@ -75,44 +84,65 @@ pub(super) fn launch_gathers(
             residual: residual.is_some(),
         });
         let config = Config { weight: false, dtype: output.dtype(), wide, finish };
-        let entry = Entry::of(kernel);
-        let built =
-            device.kernel(("convolution", config.key(entry)), config.entry(entry), || {
-                config.source()
-            })?;
-        let launch = pass_gather(device.launch(&built), &gather, roles.bias, wide);
-        let first = rows.start * gather.result[2] + columns.start * gather.result[3];
-        let launch = launch.buffer(output.buffer(), output.layout().offset() + first);
-        let launch = pass_array(launch, source);
-        let first_tap =
-            rows.first_tap * gather.weight.taps[0] + columns.first_tap * gather.weight.taps[1];
-        let weight = roles.weight;
-        let launch = launch.buffer(weight.buffer(), weight.layout().offset() + first_tap);
-        // A bias that is not there is not read.
-        let launch = pass_array(launch, roles.bias.unwrap_or(weight));
-        let launch = match following {
-            Some(Following { activation, residual }) => {
-                // The same goes for a residual.
-                let residual = residual.unwrap_or(weight);
-                let (low, high) = activation.limits();
-                let launch = pass_axes(launch, &strides(residual), wide);
-                pass_array(launch.value(low as f32).value(high as f32), residual)
-            }
-            None => launch,
+        let tiles = gather.groups * gather.rows.div_ceil(TILE) * positions.div_ceil(TILE);
+        let (parts, part_length) = match kernel {
+            Kernel::Tiled => cut(tiles, gather.depth(), FEWEST_STEPS),
+            _ => (1, 0),
         };
-        let groups = match kernel {
-            Kernel::Tiled => gather.groups * gather.rows.div_ceil(TILE) * positions.div_ceil(TILE),
+        let elements = gather.groups * gather.rows * positions;
+        let partial = match parts {
+            1 => None,
+            _ => Some(output.device().allocate(sum_dtype(output), parts * elements)?),
+        };
+        let launch = |entry: Entry, work_groups: usize| -> Result<()> {
+            let built =
+                device.kernel(("convolution", config.key(entry)), config.entry(entry), || {
+                    config.source()
+                })?;
+            let launch = pass_gather(device.launch(&built), &gather, roles.bias, wide);
+            let launch = launch.value(parts as u32).value(part_length as u32);
+            let first = rows.start * gather.result[2] + columns.start * gather.result[3];
+            let launch = launch.buffer(output.buffer(), output.layout().offset() + first);
+            let launch = pass_array(launch, source);
+            let first_tap =
+                rows.first_tap * gather.weight.taps[0] + columns.first_tap * gather.weight.taps[1];
+            let weight = roles.weight;
+            let launch = launch.buffer(weight.buffer(), weight.layout().offset() + first_tap);
+            // A bias that is not there is not read.
+            let launch = pass_array(launch, roles.bias.unwrap_or(weight));
+            // The same goes for parts, and for a residual.
+            let launch = launch.buffer(partial.as_ref().unwrap_or(weight.buffer()), 0);
+            let launch = match following {
+                Some(Following { activation, residual }) => {
+                    let residual = residual.unwrap_or(weight);
+                    let (low, high) = activation.limits();
+                    let launch = pass_axes(launch, &strides(residual), wide);
+                    pass_array(launch.value(low as f32).value(high as f32), residual)
+                }
+                None => launch,
+            };
+            Ok(launch.run(&[work_groups * WORK_GROUP], &[WORK_GROUP])?)
+        };
+        match kernel {
+            Kernel::Tiled => launch(Entry::Tiled, tiles * parts)?,
             Kernel::Direct => {
                 let squares = rows.count.div_ceil(SQUARE) * columns.count.div_ceil(SQUARE);
-                gather.images * gather.groups * gather.rows * squares
+                launch(Entry::Direct, gather.images * gather.groups * gather.rows * squares)?;
             }
             Kernel::Simple | Kernel::Product => {
-                (gather.groups * gather.rows * positions).div_ceil(WORK_GROUP)
+                launch(Entry::Simple, elements.div_ceil(WORK_GROUP))?;
             }
-        };
-        launch.run(&[groups * WORK_GROUP], &[WORK_GROUP])?;
+        }
+        if parts > 1 {
+            launch(Entry::Combine, elements.div_ceil(WORK_GROUP))?;
+        }
     }
     Ok(())
+}
+
+/// What sums of a type are computed in.
+fn sum_dtype(output: &Array) -> DType {
+    if output.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
 /// Passes sizes and strides, as the source describes them.
@@ -167,14 +197,10 @@ pub(super) fn launch_weight(
     let of_output = inputs * rows.taps * columns.taps;
     let elements = groups * outputs * of_output;
     let tiles = groups * outputs.div_ceil(TILE) * of_output.div_ceil(TILE);
-    // As many parts as make enough groups, by sizes alone.
-    let most = positions.div_ceil(FEWEST_POSITIONS).max(1);
-    let parts = PARTS_OF_ALL.div_ceil(tiles).min(most);
-    let part_length = positions.div_ceil(parts).next_multiple_of(TILE_K);
+    let (parts, part_length) = cut(tiles, positions, FEWEST_POSITIONS);
     let is_tiled = kernel == Kernel::Tiled;
-    let sum_dtype = if output.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let partial_length = if is_tiled { parts * elements } else { 1 };
-    let partial = output.device().allocate(sum_dtype, partial_length)?;
+    let partial = output.device().allocate(sum_dtype(output), partial_length)?;
     let arrays = [roles.x, roles.y, output];
     let wide = is_wide(arrays);
     let config = Config { weight: true, dtype: output.dtype(), wide, finish: None };

@@ -3,7 +3,6 @@
 use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 
-use super::opencl::Kernel;
 use crate::matmul::{Activation, activation_expression as expression};
 use crate::opencl::{ELEMENT, compute_type, dtype_code};
 
@@ -55,16 +54,6 @@ pub(super) enum Entry {
     Combine,
 }
 
-impl Entry {
-    pub fn of(kernel: Kernel) -> Self {
-        match kernel {
-            Kernel::Tiled => Self::Tiled,
-            Kernel::Direct => Self::Direct,
-            Kernel::Product | Kernel::Simple => Self::Simple,
-        }
-    }
-}
-
 impl Config {
     pub fn key(&self, entry: Entry) -> u64 {
         let flags = u64::from(self.weight) << 1 | u64::from(self.wide);
@@ -76,7 +65,8 @@ impl Config {
         match (self.weight, entry) {
             (false, Entry::Tiled) => "convolution_tiled",
             (false, Entry::Direct) => "convolution_direct",
-            (false, _) => "convolution_simple",
+            (false, Entry::Simple) => "convolution_simple",
+            (false, Entry::Combine) => "convolution_combine",
             (true, Entry::Tiled) => "weight_tiled",
             (true, Entry::Direct) => "weight_direct",
             (true, Entry::Simple) => "weight_simple",
