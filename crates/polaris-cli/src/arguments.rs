@@ -202,7 +202,7 @@ Python package `onnx` 1.22.0 has them."
     )]
     OnnxTest(OnnxTest),
 
-    /// Show or empty the cache of built programs
+    /// Show or empty the cache: built programs, packed weights, measured costs
     #[command(after_help = "Examples:
   polaris cache
   polaris cache --clear")]
@@ -354,7 +354,7 @@ pub struct Gemm {
 /// Options of `cache`.
 #[derive(Debug, Args)]
 pub struct Cache {
-    /// Remove all built programs
+    /// Remove it all: programs, packed weights and costs are made again when they are needed
     #[arg(long)]
     pub clear: bool,
 }

@@ -82,6 +82,16 @@ fn cache_counts_programs_and_clears_them() {
     assert_eq!(empty["schema"], "polaris.cache/1");
     assert_eq!(empty["folder"], home.cache().join("programs").to_str().unwrap());
     assert_eq!((&empty["programs"], &empty["bytes"]), (&0.into(), &0.into()));
+    // Weights and costs are counted and removed as well.
+    for (folder, name) in [("packed", "0.pack"), ("costs", "cpu.json")] {
+        std::fs::create_dir_all(home.cache().join(folder)).unwrap();
+        std::fs::write(home.cache().join(folder).join(name), [0; 7]).unwrap();
+        let filled = home.run("cache --json").exits_with(0).json();
+        assert_eq!((&filled[folder]["files"], &filled[folder]["bytes"]), (&1.into(), &7.into()));
+    }
+    let cleared = home.run("cache --clear --json").exits_with(0).json();
+    assert_eq!(cleared["removed"], 2);
+    assert_eq!((&cleared["packed"]["files"], &cleared["costs"]["files"]), (&0.into(), &0.into()));
     // Looking at a device builds the programs that probe it.
     if !home.has_opencl() {
         return;

@@ -1,7 +1,9 @@
-//! `polaris cache`: the built programs on disk.
+//! `polaris cache`: what is on disk and can be made again: built programs, packed weights, measured costs.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use polaris::runtime::Bytes;
 use polaris::runtime::machine::Paths;
 use polaris::runtime::opencl::ProgramCache;
@@ -12,33 +14,84 @@ use crate::{exit, output};
 
 #[derive(Serialize)]
 struct Contents {
+    /// Of programs; the other folders lie beside it.
     folder: Option<PathBuf>,
     programs: usize,
     bytes: u64,
+    /// Models' weights as the CPU likes them.
+    packed: Files,
+    /// What instructions of models cost.
+    costs: Files,
     removed: usize,
 }
 
+/// Files of a folder.
+#[derive(Serialize, Clone, Copy, Default)]
+struct Files {
+    files: usize,
+    bytes: u64,
+}
+
+impl Files {
+    fn of(folder: Option<&Path>) -> Self {
+        files(folder).fold(Self::default(), |sum, file| Self {
+            files: sum.files + 1,
+            bytes: sum.bytes + file.metadata().map_or(0, |meta| meta.len()),
+        })
+    }
+}
+
+fn files(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file())
+}
+
+fn clear(folder: Option<&Path>) -> anyhow::Result<usize> {
+    let mut removed = 0;
+    for file in files(folder) {
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
 pub fn run(global: Global, options: &Cache) -> anyhow::Result<u8> {
-    let cache = ProgramCache::new(Paths::from_environment().programs());
-    let removed = if options.clear { cache.clear()? } else { 0 };
-    let (programs, bytes) = cache.contents();
-    let folder = cache.folder().cloned();
+    let paths = Paths::from_environment();
+    let programs = ProgramCache::new(paths.programs());
+    let cache = paths.cache.as_deref();
+    let [packed, costs] = [cache.map(Paths::packed), cache.map(Paths::costs)];
+    let removed = match options.clear {
+        true => programs.clear()? + clear(packed.as_deref())? + clear(costs.as_deref())?,
+        false => 0,
+    };
+    let (count, bytes) = programs.contents();
+    let contents = Contents {
+        folder: programs.folder().cloned(),
+        programs: count,
+        bytes,
+        packed: Files::of(packed.as_deref()),
+        costs: Files::of(costs.as_deref()),
+        removed,
+    };
     if global.json {
-        output::print_json("polaris.cache/1", &Contents { folder, programs, bytes, removed })?;
+        output::print_json("polaris.cache/1", &contents)?;
         return Ok(exit::OK);
     }
-    match folder {
-        Some(folder) => {
-            if options.clear {
-                output::print_line(&format!("{removed} programs were removed"))?;
-            }
-            output::print_line(&format!(
-                "{programs} programs, {}, in {}",
-                Bytes(bytes),
-                folder.display()
-            ))?;
-        }
-        None => output::print_line("there is no cache folder; set POLARIS_CACHE_DIR to have one")?,
+    let Some(cache) = cache else {
+        output::print_line("there is no cache folder; set POLARIS_CACHE_DIR to have one")?;
+        return Ok(exit::OK);
+    };
+    if options.clear {
+        output::print_line(&format!("{removed} files were removed"))?;
     }
+    let Contents { packed, costs, .. } = contents;
+    output::print_line(&format!("in {}:", cache.display()))?;
+    output::print_line(&format!("  {count} programs, {}", Bytes(bytes)))?;
+    output::print_line(&format!(
+        "  packed weights of {} models, {}",
+        packed.files,
+        Bytes(packed.bytes)
+    ))?;
+    output::print_line(&format!("  costs on {} devices, {}", costs.files, Bytes(costs.bytes)))?;
     Ok(exit::OK)
 }

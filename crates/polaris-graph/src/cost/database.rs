@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use polaris_runtime::machine::Paths;
 use polaris_runtime::{Device, Error as RuntimeError};
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +72,7 @@ impl Database {
             let words: String = (device.info().name.chars().take(40))
                 .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
                 .collect();
-            cache.join("costs").join(format!("{words}-{:016x}.json", fingerprint(key.as_bytes())))
+            Paths::costs(cache).join(format!("{words}-{:016x}.json", fingerprint(key.as_bytes())))
         });
         Self::read(path, key)
     }

@@ -10,6 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use polaris_runtime::machine::Paths;
 use polaris_runtime::{Device, Error as RuntimeError, MappedFile};
 
 use crate::Result;
@@ -47,7 +48,7 @@ impl Packs {
         let path = cache.zip(model).map(|(cache, model)| {
             let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
             let name = fingerprint(model.as_os_str().as_encoded_bytes());
-            cache.join("packed").join(format!("{name:016x}.pack"))
+            Paths::packed(cache).join(format!("{name:016x}.pack"))
         });
         let mut packs = Self { path, version, file: None, entries: HashMap::new() };
         if let Some(path) = &packs.path

@@ -108,24 +108,19 @@ impl Encoder<'_> {
     fn attention(&mut self, name: &str, x: ValueId, mask: ValueId) -> Result<ValueId> {
         let (hidden, heads) = (self.config.hidden_size, self.config.num_attention_heads);
         let width = hidden / heads;
-        let mut part = |of: &str, order: [i64; 4]| -> Result<ValueId> {
+        let order = [("perm", Attribute::Ints(vec![0, 2, 1, 3]))];
+        let mut part = |of: &str| -> Result<ValueId> {
             let y = self.linear(&format!("{name}.attention.self.{of}"), x, hidden, hidden)?;
             let w = &mut self.writer;
             let shape = w.integers(&[0, 0, heads as i64, width as i64]);
             let y = w.node("Reshape", &[y, shape], &[]);
-            Ok(w.node("Transpose", &[y], &[("perm", Attribute::Ints(order.to_vec()))]))
+            Ok(w.node("Transpose", &[y], &order))
         };
-        let q = part("query", [0, 2, 1, 3])?;
-        let k = part("key", [0, 2, 3, 1])?;
-        let v = part("value", [0, 2, 1, 3])?;
+        let (q, k, v) = (part("query")?, part("key")?, part("value")?);
         let w = &mut self.writer;
-        let scores = w.node("MatMul", &[q, k], &[]);
-        let scale = w.number((1.0 / (width as f64).sqrt()) as f32);
-        let scores = w.node("Mul", &[scores, scale], &[]);
-        let scores = w.node("Add", &[scores, mask], &[]);
-        let shares = w.node("Softmax", &[scores], &[("axis", Attribute::Int(-1))]);
-        let y = w.node("MatMul", &[shares, v], &[]);
-        let y = w.node("Transpose", &[y], &[("perm", Attribute::Ints(vec![0, 2, 1, 3]))]);
+        // Scores are divided by the square root of the width if nothing else is said.
+        let y = w.node("Attention", &[q, k, v, mask], &[]);
+        let y = w.node("Transpose", &[y], &order);
         let shape = w.integers(&[0, 0, hidden as i64]);
         Ok(w.node("Reshape", &[y, shape], &[]))
     }

@@ -4,8 +4,8 @@ use polaris_onnx::{
     Attribute, Attributes, Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId,
 };
 
-/// The version of operators that graphs are written in: the first one with `Gelu`.
-pub const OPSET: i64 = 20;
+/// The version of operators that graphs are written in: the first one with `Attention`.
+pub const OPSET: i64 = 23;
 
 /// A graph that is being written.
 #[derive(Debug, Default)]

@@ -1,12 +1,13 @@
 //! Where the files of Polaris lie.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The folders Polaris writes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// Built programs; may be deleted at any time. `None` if there is no home folder.
+    /// Built programs, packed weights and measured costs; may be deleted at any time. `None` if there is
+    /// no home folder.
     pub cache: Option<PathBuf>,
     /// The machine's profile.
     pub data: Option<PathBuf>,
@@ -39,6 +40,16 @@ impl Paths {
     /// The folder of built programs.
     pub fn programs(&self) -> Option<PathBuf> {
         self.cache.as_ref().map(|cache| cache.join("programs"))
+    }
+
+    /// The folder of models' weights in the form that the CPU likes best.
+    pub fn packed(cache: &Path) -> PathBuf {
+        cache.join("packed")
+    }
+
+    /// The folder of what instructions of models cost on this machine.
+    pub fn costs(cache: &Path) -> PathBuf {
+        cache.join("costs")
     }
 
     /// What tuning measured and decided.
