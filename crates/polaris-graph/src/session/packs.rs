@@ -113,7 +113,7 @@ impl Packs {
         writer.file.flush().map_err(io("write", path))?;
         drop(writer);
         write_at_beginning(file.as_file(), &table).map_err(io("write", path))?;
-        file.as_file().sync_all().map_err(io("write", path))?;
+        // The disk is not waited for: what a crash leaves is found by its sums, and made again.
         file.persist(path).map_err(|error| io("replace", path)(error.error))?;
         Ok(())
     }
