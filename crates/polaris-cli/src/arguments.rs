@@ -286,6 +286,10 @@ pub struct Check {
     #[arg(long)]
     pub quick: bool,
 
+    /// Begin no case after so many seconds; 2 for a quick check, otherwise there is no limit
+    #[arg(long, value_name = "SECONDS")]
+    pub limit: Option<u32>,
+
     /// Run a job from stdin: the process that takes a driver's crashes
     #[arg(long, hide = true)]
     pub worker: bool,

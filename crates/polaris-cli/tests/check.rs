@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use common::{Answer, Home};
 use serde_json::{Value, json};
 
-const QUICK: &str = "check --quick --device opencl:0 --json";
+/// With time enough for a machine that is busy with other things.
+const QUICK: &str = "check --quick --limit 60 --device opencl:0 --json";
 
 /// How many programs a check has built and found on disk.
 fn programs(check: &Value) -> (u64, u64) {

@@ -43,7 +43,7 @@ fn a_check_survives_the_driver_and_quarantines_what_it_gets_wrong() {
     let Some(id) = rusticl_id(&home) else {
         return;
     };
-    let answer = run(&home, &format!("check --quick --device {id} --json"));
+    let answer = run(&home, &format!("check --quick --limit 10 --device {id} --json"));
     let check = answer.json();
     let device = &check["devices"][0];
     assert_eq!(device["device"], id.as_str());

@@ -50,7 +50,9 @@ pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::new(global)?;
     let level = if options.quick { Level::Quick } else { Level::Full };
-    let checked = check(&mut session, level, options.quick.then_some(QUICK_LIMIT))?;
+    let limit = options.limit.map(|seconds| Duration::from_secs(seconds.into()));
+    let limit = limit.or(options.quick.then_some(QUICK_LIMIT));
+    let checked = check(&mut session, level, limit)?;
     if json {
         output::print_json("polaris.check/1", &checked)?;
     } else {
