@@ -30,8 +30,11 @@ const GAIN: f64 = 0.97;
 /// Plans that are expected to take at most this many times as long as the best are tried, and the better
 /// side alone.
 const CLOSE: f64 = 1.5;
-/// Runs of a trial, after one that warms up, and the time for them.
-const TRIAL_RUNS: usize = 5;
+/// Runs of a trial, after one that warms up: short ones are repeated until clocks and caches have settled,
+/// so that the trial says what a run takes. Long ones end with the budget.
+const FEWEST_TRIAL_RUNS: usize = 5;
+const MOST_TRIAL_RUNS: usize = 100;
+const TRIAL_TIME: Duration = Duration::from_millis(250);
 const TRIAL_BUDGET: Duration = Duration::from_secs(10);
 
 /// What was decided.
@@ -237,8 +240,10 @@ impl Runner {
         log::warn!("{} plans are tried, once", close.len());
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); close.len()];
         let begin = Instant::now();
-        for round in 0..=TRIAL_RUNS {
-            if round > 1 && begin.elapsed() > TRIAL_BUDGET {
+        for round in 0..=MOST_TRIAL_RUNS {
+            let elapsed = begin.elapsed();
+            let is_enough = round > FEWEST_TRIAL_RUNS && elapsed > TRIAL_TIME;
+            if is_enough || (round > 1 && elapsed > TRIAL_BUDGET) {
                 break;
             }
             for (one, times) in close.iter().zip(&mut times) {
