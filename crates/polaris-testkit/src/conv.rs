@@ -117,7 +117,10 @@ pub fn case(variant: usize, parameters: &CaseParameters) -> Case {
         Operand::input(shape, place, dtype, Domain::Any, special, numbers)
     };
     // What an infinite weight, or gradient, makes of the zeros around images is not defined.
-    let special = parameters.special;
+    // And where a sum is stored as `f16` before what follows it, as the CPU does, one beyond its range is
+    // infinite there, of which some activations make NaN: as of separate operations, but not as of one.
+    let is_stored_narrow = matches!(part, Part::Fused) && dtype == DType::F16;
+    let special = parameters.special && !is_stored_narrow;
     let product = |shape: &[usize]| shape.iter().product::<usize>();
     let (first, second, shape, depth) = match part {
         Part::Output | Part::Fused => (&x, &weight, &y, product(&weight[1..])),
