@@ -3,8 +3,8 @@
 // `i * step + first + j * advance`, and zero where there is none.
 //
 // `convolution_tiled`: a product of matrices, weights times what positions see, in tiles of TILE by
-// TILE, for which a work-group puts TILE_K steps of the sum into local memory at a time. Where there are
-// few tiles, the sum is cut into parts of `part_length` steps, each with a result of its own.
+// TILE, for which a work-group puts TILE_K steps of the sum into local memory at a time. With CUT, for few
+// tiles, the sum is cut into parts of `part_length` steps, each with a result of its own.
 // `convolution_combine`: adds up the parts, in their order, a work-item an element.
 // `convolution_direct`: a work-item an element, a group a square of positions of one channel.
 // `convolution_simple`: a work-item an element. Slow, and little that a compiler could get wrong.
@@ -23,7 +23,7 @@
 // and columns; limits of the activation; the residual, which is read if HAS_RESIDUAL.
 //
 // Parameters: T, the type of elements; C, what they are computed in; INDEX; WORK_GROUP, TILE * TILE
-// items of ITEM by ITEM sums; TILE_K; FUSED, HAS_RESIDUAL, ACTIVATION(a).
+// items of ITEM by ITEM sums; TILE_K; CUT; FUSED, HAS_RESIDUAL, ACTIVATION(a).
 #ifndef WORK_GROUP
 #define T f32
 #define C float
@@ -32,6 +32,7 @@
 #define TILE 64
 #define TILE_K 16
 #define ITEM 4
+#define CUT 0
 #define FUSED 0
 #endif
 
@@ -115,9 +116,14 @@ void convolution_tiled(OPERANDS)
     const uint tile = get_group_id(0);
     const uint first_position = tile % column_tiles * TILE;
     const uint first_row = tile / column_tiles % row_tiles * TILE;
+#if CUT
     const uint part = tile / column_tiles / row_tiles % parts;
     const uint group = tile / column_tiles / row_tiles / parts;
     const uint first_step = part * part_length, end = min(sizes.s2, first_step + part_length);
+#else
+    const uint group = tile / column_tiles / row_tiles;
+    const uint first_step = 0, end = sizes.s2;
+#endif
 
     // Each item looks with the eyes of one position, in every few steps.
     const uint eye = item % TILE, eye_step = item / TILE;
@@ -139,7 +145,7 @@ void convolution_tiled(OPERANDS)
     #pragma unroll
     for (uint i = 0; i < ITEM; ++i) {
         const uint row = first_row + item_row + i;
-        const int begins = parts == 1 && row < sizes.s0;
+        const int begins = !CUT && row < sizes.s0;
         const C first = begins ? first_sum(bias, bias_at, group * sizes.s0 + row, weight) : (C)0;
         #pragma unroll
         for (uint j = 0; j < ITEM; ++j) {
@@ -191,16 +197,15 @@ void convolution_tiled(OPERANDS)
         #pragma unroll
         for (uint i = 0; i < ITEM; ++i) {
             const uint row = first_row + item_row + i;
-            const uint channel = group * sizes.s0 + row;
-            if (row >= sizes.s0 || position >= sizes.s1) {
-                continue;
-            }
-            if (parts > 1) {
+            if (row < sizes.s0 && position < sizes.s1) {
+                const uint channel = group * sizes.s0 + row;
+#if CUT
                 const ulong plane = (ulong)part * weight.s7 * sizes.s0 + channel;
                 partial[partial_at + plane * sizes.s1 + position] = sums[i][j];
-            } else {
+#else
                 const C result = FINISH(sums[i][j], place.outer, channel, place.row, place.column);
                 STORE(T)(out, at + channel * strides.s5, result);
+#endif
             }
         }
     }

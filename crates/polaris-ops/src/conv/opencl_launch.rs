@@ -21,7 +21,7 @@ const FEWEST_STEPS: usize = 128;
 
 /// How long sums are cut so that few tiles keep a device busy: the number of parts and their length, by
 /// sizes alone, so that every device adds up in the same order.
-fn cut(tiles: usize, length: usize, fewest: usize) -> (usize, usize) {
+fn parts_of(tiles: usize, length: usize, fewest: usize) -> (usize, usize) {
     let parts = (PARTS_OF_ALL / tiles.max(1)).min(length / fewest).max(1);
     let part_length = length.div_ceil(parts).next_multiple_of(TILE_K);
     (length.div_ceil(part_length.max(1)).max(1), part_length)
@@ -83,12 +83,13 @@ pub(super) fn launch_gathers(
             activation,
             residual: residual.is_some(),
         });
-        let config = Config { weight: false, dtype: output.dtype(), wide, finish };
         let tiles = gather.groups * gather.rows.div_ceil(TILE) * positions.div_ceil(TILE);
         let (parts, part_length) = match kernel {
-            Kernel::Tiled => cut(tiles, gather.depth(), FEWEST_STEPS),
+            Kernel::Tiled => parts_of(tiles, gather.depth(), FEWEST_STEPS),
             _ => (1, 0),
         };
+        let cut = parts > 1;
+        let config = Config { weight: false, dtype: output.dtype(), wide, cut, finish };
         let elements = gather.groups * gather.rows * positions;
         let partial = match parts {
             1 => None,
@@ -133,7 +134,7 @@ pub(super) fn launch_gathers(
                 launch(Entry::Simple, elements.div_ceil(WORK_GROUP))?;
             }
         }
-        if parts > 1 {
+        if cut {
             launch(Entry::Combine, elements.div_ceil(WORK_GROUP))?;
         }
     }
@@ -197,13 +198,13 @@ pub(super) fn launch_weight(
     let of_output = inputs * rows.taps * columns.taps;
     let elements = groups * outputs * of_output;
     let tiles = groups * outputs.div_ceil(TILE) * of_output.div_ceil(TILE);
-    let (parts, part_length) = cut(tiles, positions, FEWEST_POSITIONS);
+    let (parts, part_length) = parts_of(tiles, positions, FEWEST_POSITIONS);
     let is_tiled = kernel == Kernel::Tiled;
     let partial_length = if is_tiled { parts * elements } else { 1 };
     let partial = output.device().allocate(sum_dtype(output), partial_length)?;
     let arrays = [roles.x, roles.y, output];
     let wide = is_wide(arrays);
-    let config = Config { weight: true, dtype: output.dtype(), wide, finish: None };
+    let config = Config { weight: true, dtype: output.dtype(), wide, cut: false, finish: None };
     let launch = |entry: Entry, work_groups: usize| -> Result<()> {
         let built =
             device.kernel(("convolution", config.key(entry)), config.entry(entry), || {

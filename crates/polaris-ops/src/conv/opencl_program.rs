@@ -25,6 +25,8 @@ pub(super) struct Config {
     pub weight: bool,
     pub dtype: DType,
     pub wide: bool,
+    /// Whether sums of tiles are cut into parts.
+    pub cut: bool,
     /// What follows the sums, if something does.
     pub finish: Option<Finish>,
 }
@@ -58,7 +60,8 @@ impl Config {
     pub fn key(&self, entry: Entry) -> u64 {
         let flags = u64::from(self.weight) << 1 | u64::from(self.wide);
         let finish = self.finish.map_or(0, Finish::code);
-        ((finish << 8 | dtype_code(self.dtype)) << 2 | flags) << 8 | entry as u64
+        let flags = u64::from(self.cut) << 2 | flags;
+        ((finish << 8 | dtype_code(self.dtype)) << 3 | flags) << 8 | entry as u64
     }
 
     pub fn entry(&self, entry: Entry) -> &'static str {
@@ -83,6 +86,7 @@ impl Config {
             .number("TILE", TILE as i64)
             .number("TILE_K", TILE_K as i64)
             .number("ITEM", ITEM as i64)
+            .number("CUT", self.cut)
             .number("FUSED", self.finish.is_some());
         let defines = match self.finish {
             Some(Finish { activation, residual }) => defines
@@ -102,7 +106,8 @@ impl Config {
             Some(Finish { activation, .. }) => format!(" {}", activation.name()),
             None => String::new(),
         };
-        let name = format!("{file} {}{wide}{finish}", self.dtype);
+        let cut = if self.cut { " cut" } else { "" };
+        let name = format!("{file} {}{wide}{finish}{cut}", self.dtype);
         ProgramSource { name, parts, defines, options: "" }
     }
 }
@@ -112,12 +117,16 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut programs = Vec::new();
     for weight in [false, true] {
         for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-            programs.push(Config { weight, dtype, wide: false, finish: None }.source());
+            programs.push(Config { weight, dtype, wide: false, cut: false, finish: None }.source());
         }
-        programs.push(Config { weight, dtype: DType::F32, wide: true, finish: None }.source());
+        programs.push(
+            Config { weight, dtype: DType::F32, wide: true, cut: false, finish: None }.source(),
+        );
     }
     let relu = Finish { activation: Activation::Relu, residual: true };
     let (dtype, finish) = (DType::F32, Some(relu));
-    programs.push(Config { weight: false, dtype, wide: false, finish }.source());
+    for cut in [false, true] {
+        programs.push(Config { weight: false, dtype, wide: false, cut, finish }.source());
+    }
     programs
 }
