@@ -36,6 +36,7 @@ cargo xtask isa [--json] [--clang PATH] [--keep DIR] [FILTER]
 
 Environment:
   POLARIS_REQUIRE   what `test` must not skip, for example opencl,rusticl,isa,onnx
+  PROPTEST_RNG_SEED what `test` draws random cases from: 580 unless given
   POLARIS_ONNX_DATA the test data of the ONNX standard (otherwise: below target/onnx-data)
   ROCM_DEVICE_LIBS  folder of the device libraries (with opencl.bc)
 
