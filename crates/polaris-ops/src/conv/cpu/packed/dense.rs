@@ -9,7 +9,7 @@ use polaris_runtime::cpu::CpuDevice;
 use super::Job;
 use super::padded::{Padded, Part};
 use crate::matmul::cpu::{
-    Call, Direct, Ending, Finish, Place, Product, TILE_STRIDE, Tile, even, f32_kernels, store,
+    Call, Direct, Ending, Place, TILE_STRIDE, Tile, even, f32_kernels, store,
 };
 
 /// Multiplications that are worth a task of their own.
@@ -145,29 +145,7 @@ unsafe fn compute(
     let first_channel = line.panel * width;
     let channels = width.min(geometry.outputs - first_channel);
     let weights = job.weights.wrapping_add(line.panel * steps * width);
-    let (to_image, to_row) = (part.first_image + line.image_index, part.first_row + line.row);
-    let product = Product {
-        m: columns.output,
-        n: geometry.outputs,
-        k: steps,
-        // What is stored depends on the sums alone.
-        a: job.y.row(to_image, to_row),
-        b: job.y.row(to_image, to_row),
-        out: job.y.row(to_image, to_row),
-        finish: Finish {
-            alpha: 1.0,
-            beta: 1.0,
-            c: job.residual.map(|residual| residual.row(to_image, to_row)),
-            row_scales: None,
-            column_scales: None,
-            row_bias: None,
-            column_bias: job.bias,
-            activation: job.activation,
-            scale: 1.0,
-            residual: None,
-        },
-        in_place: false,
-    };
+    let product = job.line(part.first_image + line.image_index, part.first_row + line.row);
     let direct = Direct::<f32>::new(&product);
     let bias = direct.map_or(std::ptr::null(), |direct| direct.bias(first_channel));
     let most = kernels.rows(true);

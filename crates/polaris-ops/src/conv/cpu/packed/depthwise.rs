@@ -6,13 +6,13 @@ use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 use super::super::super::axis::Lengths;
 use super::Job;
-use super::finish::{CHANNELS, Positions, finish};
 use super::padded::{Padded, Part};
-use crate::cpu::math::Real;
+use crate::matmul::cpu::{Direct, Lanes, Place, Plain, Product, TILE_STRIDE, prefetch, store};
 #[cfg(target_arch = "x86_64")]
 use crate::matmul::cpu::{F32x8, F32x16};
-use crate::matmul::cpu::{Lanes, Plain, prefetch};
 
+/// Channels of the widest vector.
+const CHANNELS: usize = 16;
 /// Multiplications that are worth a task of their own.
 const TASK: usize = 1 << 15;
 
@@ -54,7 +54,6 @@ fn whole(lengths: &Lengths) -> std::ops::Range<usize> {
 #[derive(Clone, Copy)]
 struct Line {
     index: usize,
-    row: usize,
     channel: usize,
     count: usize,
     /// The taps' rows that lie inside, and the row of the image that the first one sees.
@@ -114,15 +113,15 @@ unsafe fn lines<V: Lanes<Packed = f32, Sum = f32>>(
     let [rows, columns] = &geometry.lengths;
     let channels = geometry.groups;
     let whole = whole(columns);
-    let limits = job.activation.between().filter(|_| job.is_direct());
-    let limits = limits.map(|limits| limits.map(f32::of));
-    let work = Work { job, part, image, level, limits };
     for line in lines {
         let (index, row) = (line / part.rows, part.first_row + line % part.rows);
         let (first_tap, taps, first_row) = inside(rows, row);
+        let product = job.line(part.first_image + index, row);
+        let direct = Direct::new(&product);
+        let work = Work { job, image, product: &product, direct, level };
         for channel in (0..channels).step_by(V::COUNT) {
             let count = V::COUNT.min(channels - channel);
-            let line = Line { index, row, channel, count, first_tap, taps, first_row };
+            let line = Line { index, channel, count, first_tap, taps, first_row };
             let mut column = 0;
             while column < columns.output {
                 let there = if whole.contains(&column) { whole.end - column } else { 0 };
@@ -147,14 +146,14 @@ unsafe fn lines<V: Lanes<Packed = f32, Sum = f32>>(
     }
 }
 
-/// What the positions of a part share.
+/// What the positions of a row share.
 struct Work<'a> {
     job: &'a Job<'a>,
-    part: &'a Part,
     image: &'a Padded,
+    /// What becomes of the sums, and how that is done in registers, if it is.
+    product: &'a Product,
+    direct: Option<Direct<f32>>,
     level: SimdLevel,
-    /// Whether results are finished in registers, and what they are kept between.
-    limits: Option<[f32; 2]>,
 }
 
 impl Work<'_> {
@@ -279,36 +278,32 @@ impl Work<'_> {
         column: usize,
         sums: [V; N],
     ) {
-        let Self { job, part, level, .. } = *self;
-        let image = part.first_image + line.index;
-        let Some([low, high]) = self.limits.filter(|_| line.count == V::COUNT) else {
-            let mut values = [[0.0; CHANNELS]; N];
-            for (values, sums) in values.iter_mut().zip(sums) {
+        let Self { product, level, .. } = *self;
+        let Some(direct) = self.direct.filter(|_| line.count == V::COUNT) else {
+            let mut tile = [[0.0; TILE_STRIDE]; N];
+            for (row, sums) in tile.iter_mut().zip(sums) {
                 // SAFETY: there is room for the widest vector.
-                unsafe { sums.store(values.as_mut_ptr()) };
+                unsafe { sums.store(row.as_mut_ptr()) };
             }
-            let Line { row, channel, count, .. } = line;
-            return finish(
-                level,
-                job,
-                Positions { image, row, column, channel, count },
-                &mut values,
-            );
+            let place = Place { row: column, rows: N, column: line.channel, columns: line.count };
+            // SAFETY: by the caller's word.
+            return unsafe { store(level, product, tile.as_flattened(), place) };
         };
-        // SAFETY: there is a bias for each channel, residual and result have these positions, and the
-        // channels of all are adjacent.
+        let (bias, ending) = (direct.bias(line.channel), direct.ending(column, line.channel));
+        // SAFETY: there is a bias for each channel, what is added and the result have these positions, and
+        // the channels of all are adjacent.
         unsafe {
-            let bias = job.bias.map(|bias| V::load(bias.start.cast::<f32>().add(line.channel)));
-            for (column, mut sums) in (column..).zip(sums) {
-                if let Some(bias) = bias {
-                    sums = sums.add(bias);
+            for (position, mut sums) in sums.into_iter().enumerate() {
+                if !bias.is_null() {
+                    sums = sums.add(V::load(bias));
                 }
-                if let Some(residual) = &job.residual {
-                    sums =
-                        sums.add(V::load(residual.at(image, line.row, column).add(line.channel)));
+                if !ending.plus.is_null() {
+                    sums = sums.add(V::load(ending.plus.add(position * ending.plus_stride)));
                 }
-                let to = job.y.at(image, line.row, column).add(line.channel);
-                sums.between(low, high).store(to);
+                if let Some([low, high]) = ending.limits {
+                    sums = sums.between(low, high);
+                }
+                sums.store(product.out.at(column + position, line.channel).cast());
             }
         }
     }

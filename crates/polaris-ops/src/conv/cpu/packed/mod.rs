@@ -2,7 +2,6 @@
 
 mod dense;
 mod depthwise;
-mod finish;
 mod padded;
 
 use polaris_core::{DType, Layout, Shape};
@@ -16,7 +15,7 @@ use crate::copy::Copy;
 use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
 use crate::matmul::Activation;
-use crate::matmul::cpu::{Plane, Scratch, f32_kernels};
+use crate::matmul::cpu::{Finish, Plane, Product, Scratch, f32_kernels};
 use crate::operation::run as run_operation;
 use crate::{Array, Result};
 
@@ -98,11 +97,33 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Whether bias, residual and result can be taken a vector of channels at a time.
-    fn is_direct(&self) -> bool {
-        let grids = [Some(self.y), self.residual];
-        grids.iter().flatten().all(|grid| grid.strides[1] == 1)
-            && self.bias.as_ref().is_none_or(Row::is_direct::<f32>)
+    /// A row of an image of the result as a product of matrices, positions by channels: what becomes of
+    /// its sums, and where they are stored.
+    fn line(&self, image: usize, row: usize) -> Product {
+        let geometry = self.geometry;
+        let out = self.y.row(image, row);
+        Product {
+            m: geometry.lengths[1].output,
+            n: geometry.groups * geometry.outputs,
+            k: geometry.inputs * geometry.lengths.iter().map(|l| l.kernel).product::<usize>(),
+            // What is stored depends on the sums alone.
+            a: out,
+            b: out,
+            out,
+            finish: Finish {
+                alpha: 1.0,
+                beta: 1.0,
+                c: self.residual.map(|residual| residual.row(image, row)),
+                row_scales: None,
+                column_scales: None,
+                row_bias: None,
+                column_bias: self.bias,
+                activation: self.activation,
+                scale: 1.0,
+                residual: None,
+            },
+            in_place: false,
+        }
     }
 }
 
