@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use polaris::graph::plan::{Prediction, Side};
-use polaris::onnx::{Type, Value};
+use polaris::onnx::Value;
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
-use super::{closed_inputs, device_name, inputs, load, profile};
+use super::{closed_inputs, device_name, inputs, load, plan_for, profile};
 use crate::arguments::{BenchModel, Global};
 use crate::output::{self, print_line, progress};
 use crate::session::Session;
@@ -78,9 +78,7 @@ pub fn run(global: Global, options: &BenchModel) -> anyhow::Result<u8> {
     bar.finish_and_clear();
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-    let typed: Vec<(&str, Type)> =
-        types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
-    let prediction = model.plan(&typed)?.prediction.clone();
+    let prediction = plan_for(&model, &types)?.prediction.clone();
     let mut result = Result {
         model: options.choice.model.clone(),
         mode: options.choice.mode.name().to_owned(),

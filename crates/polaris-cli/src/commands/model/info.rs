@@ -8,7 +8,7 @@ use polaris::onnx::{Graph, Type, ValueId};
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
-use super::{closed_inputs, options};
+use super::{closed_inputs, options, plan_for};
 use crate::arguments::{Global, Info};
 use crate::exit;
 use crate::output::{self, Table, print_line};
@@ -71,11 +71,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
         let options = options(&mut session, arguments.choice.mode, &arguments.choice.passes)?;
         let model = polaris::graph::Session::open(&session.runtime, path, &options)?;
         let types = closed_inputs(&model, &arguments.choice);
-        let plan = types.and_then(|types| {
-            let types: Vec<(&str, Type)> =
-                types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
-            Ok(model.plan(&types)?)
-        });
+        let plan = types.and_then(|types| plan_for(&model, &types));
         match plan {
             Ok(plan) => {
                 result.work = Some(plan.work());

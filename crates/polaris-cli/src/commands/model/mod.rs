@@ -9,6 +9,9 @@ pub mod plan;
 mod profile;
 pub mod run;
 
+use std::sync::Arc;
+
+use polaris::graph::plan::Plan;
 use polaris::graph::{Mode, Options, Passes, Session as Model};
 use polaris::onnx::{Dim, Type};
 
@@ -106,6 +109,13 @@ fn check_dims(model: &Model, choice: &ModelChoice) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The plan for inputs of these types.
+fn plan_for(model: &Model, types: &[(String, Type)]) -> anyhow::Result<Arc<Plan>> {
+    let types: Vec<(&str, Type)> =
+        types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
+    Ok(model.plan(&types)?)
 }
 
 /// The types of all inputs, closed.

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use polaris::graph::Work;
 use polaris::graph::passes::Change;
 use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Prediction, Row, Side};
-use polaris::onnx::Type;
 use polaris::runtime::Bytes;
 use polaris_report::{BarPlot, Block, BlockPlot, Page, Table as PageTable};
 use serde::Serialize;
 
-use super::{closed_inputs, device_name, load};
+use super::{closed_inputs, device_name, load, plan_for};
 use crate::arguments::{Global, Plan};
 use crate::commands::bench_gemm::save::replace_file;
 use crate::exit;
@@ -43,9 +42,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     let mut session = Session::new(global)?;
     let model = load(&mut session, &options.choice)?;
     let types = closed_inputs(&model, &options.choice)?;
-    let typed: Vec<(&str, Type)> =
-        types.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
-    let plan = model.plan(&typed)?;
+    let plan = plan_for(&model, &types)?;
     let result = Result {
         model: options.choice.model.clone(),
         device: device_name(&model),
