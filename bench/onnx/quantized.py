@@ -6,7 +6,9 @@
 
 Inputs are random images (standard normal numbers). Each engine's class is that of its largest output, the first
 of several that are equal. A model with random weights has the same class for almost every image; so the output
-that lies farthest above its mean over all images, which differs from image to image, is compared as well. With --float the model before quantisation is run as well, which says how much of a
+that lies farthest above its mean over all images, which differs from image to image, is compared as well, and how
+many outputs are the same step of their scale or the next one; beside that, the same for ONNX Runtime with and
+without its own optimisations. With --float the model before quantisation is run as well, which says how much of a
 difference quantisation itself makes. Fails if the engines agree less often than --least. quantize_model.py makes
 such models.
 """
@@ -31,6 +33,13 @@ def polaris(command, mode, path, name, images):
         return numpy.load(outputs[0])
 
 
+def steps_apart(a, b):
+    """In words, how many outputs are the same step of their scale, and how many at most one apart."""
+    step = numpy.diff(numpy.unique(b)).min()
+    apart = numpy.abs(a - b) / step
+    return f"{(apart < 0.5).mean():.1%} the same step, {(apart < 1.5).mean():.1%} at most one apart"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("polaris")
@@ -44,10 +53,13 @@ def main():
     session = onnxruntime.InferenceSession(str(given.model), providers=["CPUExecutionProvider"])
     before = given.unquantised and onnxruntime.InferenceSession(
         str(given.unquantised), providers=["CPUExecutionProvider"])
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    plain = onnxruntime.InferenceSession(str(given.model), plain, providers=["CPUExecutionProvider"])
     value = session.get_inputs()[0]
     random = numpy.random.default_rng(2)
     same = same_as_float = theirs_as_float = done = 0
-    all_ours, all_theirs = [], []
+    all_ours, all_theirs, all_plain = [], [], []
     while done < given.inputs:
         count = min(given.batch, given.inputs - done)
         images = random.standard_normal([count, *value.shape[1:]]).astype(numpy.float32)
@@ -57,6 +69,7 @@ def main():
         same += int((classes == their_classes).sum())
         all_ours.append(ours)
         all_theirs.append(theirs)
+        all_plain.append(plain.run(None, {value.name: images})[0].reshape(count, -1))
         if before:
             wanted = before.run(None, {before.get_inputs()[0].name: images})[0].reshape(count, -1).argmax(1)
             same_as_float += int((classes == wanted).sum())
@@ -69,6 +82,8 @@ def main():
     print(f"{given.model.name}: the same class for {same} of {done} ({same / done:.1%}), "
           f"the same output farthest above its mean for {farthest} ({farthest / done:.1%}), "
           f"largest difference {largest:.2%} of the largest output")
+    print(f"outputs of both: {steps_apart(ours, theirs)}")
+    print(f"ONNX Runtime with and without optimisations: {steps_apart(numpy.concatenate(all_plain), theirs)}")
     if before:
         print(f"the class of the model before quantisation: Polaris {same_as_float}, "
               f"ONNX Runtime {theirs_as_float} of {done}")

@@ -2,12 +2,16 @@
 
     pip install onnxruntime numpy            # and torch torchvision for --torch
     python bench/onnx/speed.py POLARIS MODELS [--threads 1,2] [--rounds 5] [--runs 10] [--mode cpu]
-                               [--dim NAME=N] [--torch] [NAME...]
+                               [--device DEVICE] [--dim NAME=N] [--torch [cpu|cuda]] [NAME...]
 
 The engines take turns, several rounds of several runs each, so that whatever disturbs one disturbs all. A time
 is the median over the rounds of the medians of their runs; a ratio is their time by ours, so that above 1 means
 that Polaris is faster. MODELS is a folder of .onnx files, as export_models.py writes them. With --json FILE the
 figures are written there too.
+
+With --torch cuda, for `--mode gpu --device opencl:1` or the like, PyTorch runs eagerly on its GPU without TF32, once
+with inputs and results there (torch) and once with both in the host's memory (copied), as Polaris has them; ONNX
+Runtime, which is on the CPU here, is left out.
 """
 
 import argparse
@@ -62,8 +66,8 @@ def median_of(run, runs):
 
 
 class Polaris:
-    def __init__(self, command, path, mode, threads, lengths, runs):
-        self.command = [command, "bench", "model", str(path), "--mode", mode, "--threads", str(threads),
+    def __init__(self, command, path, place, threads, lengths, runs):
+        self.command = [command, "bench", "model", str(path), *place, "--threads", str(threads),
                         "--runs", str(runs), "--json"]
         for name, length in lengths.items():
             self.command += ["--dim", f"{name}={length}"]
@@ -90,31 +94,45 @@ class OnnxRuntime:
 
 
 class Torch:
-    def __init__(self, path, threads, lengths, runs):
+    def __init__(self, path, threads, lengths, runs, device="cpu", copied=False):
         import torch
         from export_models import MODELS
         make, _ = MODELS[path.stem]
-        self.torch, self.threads, self.runs = torch, threads, runs
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        # What a model makes while it runs is made there too.
+        torch.set_default_device(device)
+        self.torch, self.threads, self.runs, self.device, self.copied = torch, threads, runs, device, copied
         self.model = make().eval()
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         feeds = random_inputs(session.get_inputs(), lengths)
         self.inputs = [torch.from_numpy(array) for array in feeds.values()]
+        if not copied:
+            self.inputs = [tensor.to(device) for tensor in self.inputs]
+
+    def run(self):
+        result = self.model(*(tensor.to(self.device) for tensor in self.inputs))
+        if self.copied:
+            result.cpu()
+        elif self.device == "cuda":
+            self.torch.cuda.synchronize()
 
     def round(self):
         self.torch.set_num_threads(self.threads)
         with self.torch.inference_mode():
-            return median_of(lambda: self.model(*self.inputs), self.runs)
+            return median_of(self.run, self.runs)
 
 
 def measure(arguments, path, threads, given):
     lengths = lengths_of(path, given)
-    engines = {
-        "polaris": Polaris(arguments.polaris, path, arguments.mode, threads, lengths, arguments.runs),
-        "onnxruntime": OnnxRuntime(path, threads, lengths, arguments.runs),
-    }
+    place = ["--mode", arguments.mode] + (["--device", arguments.device] if arguments.device else [])
+    engines = {"polaris": Polaris(arguments.polaris, path, place, threads, lengths, arguments.runs)}
+    if "onnxruntime" in others_of(arguments):
+        engines["onnxruntime"] = OnnxRuntime(path, threads, lengths, arguments.runs)
     if arguments.torch:
         try:
-            engines["torch"] = Torch(path, threads, lengths, arguments.runs)
+            engines["torch"] = Torch(path, threads, lengths, arguments.runs, arguments.torch)
+            if arguments.torch == "cuda":
+                engines["copied"] = Torch(path, threads, lengths, arguments.runs, "cuda", copied=True)
         except (ImportError, KeyError) as error:
             print(f"note: {path.stem}: no PyTorch ({error!r})", file=sys.stderr)
     times = {name: [] for name in engines}
@@ -130,6 +148,11 @@ def measure(arguments, path, threads, given):
     return row
 
 
+def others_of(arguments):
+    """Who Polaris is compared with."""
+    return {None: ["onnxruntime"], "cpu": ["onnxruntime", "torch"], "cuda": ["torch", "copied"]}[arguments.torch]
+
+
 def geometric_mean(numbers):
     return math.exp(sum(map(math.log, numbers)) / len(numbers))
 
@@ -143,8 +166,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--mode", default="cpu")
+    parser.add_argument("--device")
     parser.add_argument("--dim", action="append", default=[])
-    parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--torch", nargs="?", const="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_intermixed_args()
     given = dict(dim.split("=") for dim in arguments.dim)
@@ -152,7 +176,7 @@ def main():
              if not arguments.names or path.stem in arguments.names]
     if not paths:
         sys.exit(f"no such models in {arguments.models}")
-    others = ["onnxruntime"] + (["torch"] if arguments.torch else [])
+    others = others_of(arguments)
     print(f"{'model':18} {'threads':>7} {'polaris ms':>11}"
           + "".join(f" {name + ' ms':>15} {'ratio':>6}" for name in others))
     rows = []
