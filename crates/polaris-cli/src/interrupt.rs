@@ -1,30 +1,37 @@
 //! Ctrl-C: the first one asks the work under way to stop, the second ends the process.
 
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+
+/// Whoever ends a session or a service means the same.
 #[cfg(unix)]
-const SIGINT: i32 = 2;
+const SIGNALS: [i32; 3] = [SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+#[cfg(not(unix))]
+const SIGNALS: [i32; 1] = [SIGINT];
 
-static PRESSED: AtomicUsize = AtomicUsize::new(0);
+static PRESSED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Listens from now on.
+/// Listens from now on. What is set is set before the signal's handler returns: a driver's compiler that fails
+/// by the signal must not be faster than the news of it.
 pub fn install() {
-    let handler = || {
-        if PRESSED.fetch_add(1, Ordering::SeqCst) > 0 {
-            std::process::exit(i32::from(crate::exit::INTERRUPTED));
-        }
-    };
-    // Without a handler Ctrl-C ends the process at once, which is safe too: files are replaced as
-    // a whole or not at all.
-    let _ = ctrlc::set_handler(handler);
+    for signal in SIGNALS {
+        // Without a handler Ctrl-C ends the process at once, which is safe too: files are replaced as a whole
+        // or not at all. They are called in this order, so that the second signal finds what the first one set.
+        let code = i32::from(crate::exit::INTERRUPTED);
+        let _ = flag::register_conditional_shutdown(signal, code, Arc::clone(&PRESSED));
+        let _ = flag::register(signal, Arc::clone(&PRESSED));
+    }
 }
 
 /// Whether the user wants the work to stop.
 pub fn requested() -> bool {
-    PRESSED.load(Ordering::SeqCst) > 0
+    PRESSED.load(Ordering::SeqCst)
 }
 
 /// Whether a process that ended so was stopped by the user: a Ctrl-C that comes while a process is
@@ -42,5 +49,5 @@ pub fn reached(ended: ExitStatus) -> bool {
 
 /// What the user stopped is skipped and the command goes on: the next Ctrl-C counts anew.
 pub fn forget() {
-    PRESSED.store(0, Ordering::SeqCst);
+    PRESSED.store(false, Ordering::SeqCst);
 }
