@@ -143,6 +143,28 @@ fn repeated_runs_allocate_nothing() {
     }
 }
 
+/// Batches of many sizes need the memory of the largest, not of all of them.
+#[test]
+fn plans_take_turns_in_one_memory() {
+    let runtime = runtime();
+    for mode in modes(&runtime) {
+        let open = || Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session = open();
+        let used = || session.device().allocator().memory_use().used;
+        for largest in [4, 9] {
+            session.run_tensors(vec![tensor(&[largest, 2, 8, 8])]).unwrap();
+            let before = used();
+            for batch in [1, largest, 3, 2, largest, 1] {
+                let x = tensor(&[batch, 2, 8, 8]);
+                let found = session.run_tensors(vec![x.clone()]).unwrap();
+                let alone = open().run_tensors(vec![x]).unwrap();
+                assert_eq!(found[0].bytes().unwrap(), alone[0].bytes().unwrap(), "{mode:?}");
+            }
+            assert_eq!(used(), before, "{mode:?}");
+        }
+    }
+}
+
 #[test]
 fn threads_share_a_model() {
     let runtime = runtime();

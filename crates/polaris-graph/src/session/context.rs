@@ -1,5 +1,7 @@
-//! The memory of one run of a plan, with every instruction's arrays made ready. Runs that follow one
-//! another use the same; runs at the same time have one each.
+//! The memory of runs, and a plan's arrays in it, made ready for every instruction. Runs that follow one
+//! another use the same memory, also those of other plans; runs at the same time have one each.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use polaris_core::DType;
 use polaris_ops::Array;
@@ -18,9 +20,50 @@ pub struct Ready {
     pub outputs: Vec<Array>,
 }
 
-/// The memory of one run.
+/// Arenas of either side for one run at a time. It grows with the largest plan that it is used for.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Tells it from all others, and from itself before it grew.
+    number: u64,
+    arenas: [Vec<Buffer>; 2],
+}
+
+impl Memory {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn has_room_for(&self, plan: &Plan) -> bool {
+        (plan.arenas.iter().zip(&self.arenas)).all(|(sizes, arenas)| {
+            let enough = sizes.iter().zip(arenas).all(|(&bytes, arena)| bytes <= arena.bytes());
+            enough && sizes.len() <= arenas.len()
+        })
+    }
+
+    /// Makes room for a plan. Arenas that are too small are let go of before larger ones are taken.
+    pub fn grow(&mut self, plan: &Plan, engine: &Engine) -> Result<()> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        self.number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        for side in Side::ALL {
+            let arenas = &mut self.arenas[side.index()];
+            for (chunk, &bytes) in plan.arenas[side.index()].iter().enumerate() {
+                if arenas.get(chunk).is_some_and(|arena| bytes <= arena.bytes()) {
+                    continue;
+                }
+                // Those behind it go too: they are few, and seldom there at all.
+                arenas.truncate(chunk);
+                arenas.push(engine.device(side).allocate(DType::U8, bytes)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A plan's arrays in a memory.
 #[derive(Debug)]
 pub struct Context {
+    /// The number of the memory.
+    pub memory: u64,
     /// One for each instruction.
     pub ready: Vec<Ready>,
     /// One for each input that is an array.
@@ -30,20 +73,15 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(plan: &Plan, engine: &Engine) -> Result<Self> {
-        let mut arenas: [Vec<Buffer>; 2] = [Vec::new(), Vec::new()];
-        for side in Side::ALL {
-            for &bytes in &plan.arenas[side.index()] {
-                arenas[side.index()].push(engine.device(side).allocate(DType::U8, bytes)?);
-            }
-        }
+    /// In a memory that has room for the plan.
+    pub fn new(plan: &Plan, engine: &Engine, memory: &Memory) -> Result<Self> {
         let array = |operand: &Operand| -> Result<Array> {
             let slot = &plan.slots[operand.slot.0];
             let buffer = match &slot.home {
                 Home::Constant(array) => array.buffer().clone(),
                 Home::Arena { chunk, offset } => {
                     let elements = slot.bytes / operand.dtype.size();
-                    match arenas[slot.side.index()].get(*chunk) {
+                    match memory.arenas[slot.side.index()].get(*chunk) {
                         Some(arena) => arena.elements_at(*offset, operand.dtype, elements)?,
                         // Nothing touches it.
                         None => engine.device(slot.side).allocate(operand.dtype, elements)?,
@@ -88,7 +126,7 @@ impl Context {
                 _ => Ok(None),
             })
             .collect::<Result<_>>()?;
-        Ok(Self { ready, inputs, outputs })
+        Ok(Self { memory: memory.number, ready, inputs, outputs })
     }
 }
 

@@ -14,7 +14,7 @@ use polaris_onnx::{Tensor, Type, Value, ValueId};
 use polaris_runtime::DeviceKind;
 
 use super::constants::Constants;
-use super::context::Context;
+use super::context::{Context, Memory};
 use super::flow::Flow;
 use super::runner::{Runner, Wanted, lock};
 use crate::Result;
@@ -53,7 +53,8 @@ struct Candidate {
 }
 
 impl Runner {
-    /// The plan that is expected to be fastest, with its first memory. Only the model's own graph is
+    /// The plan that is expected to be fastest, with its arrays in a memory, in which the others are
+    /// tried. Only the model's own graph is
     /// measured; graphs inside nodes and later stages are placed by estimates, since their shapes may
     /// change with every run.
     pub(super) fn place(
@@ -61,32 +62,34 @@ impl Runner {
         costs: &Costs,
         wanted: &Wanted<'_>,
         measure: bool,
+        memory: &mut Memory,
     ) -> Result<(Plan, Context)> {
         let all: HashSet<usize> = wanted.nodes.iter().copied().collect();
         // Constants that are needed on the other side only to find that out are let go of again.
         let scratch = Constants::new(Arc::clone(&self.engine));
-        let gpu = match self.build(wanted, &scratch, &HashSet::new(), None) {
+        let gpu = match self.build(wanted, &scratch, &HashSet::new(), None, memory) {
             Err(error) if error.is_device_failure() => {
                 log::warn!("{error}; the model runs on the CPU alone");
-                return self.build(wanted, &self.constants, &all, None);
+                return self.build(wanted, &self.constants, &all, None, memory);
             }
             result => result?,
         };
-        let cpu = self.build(wanted, &scratch, &all, None)?;
+        let cpu = self.build(wanted, &scratch, &all, None, memory)?;
         if measure {
             costs.with(|model| {
                 self.measure_unknown(model, Side::Cpu, (&cpu.0, &cpu.1))?;
                 self.measure_unknown(model, Side::Gpu, (&gpu.0, &gpu.1))
             })?;
         }
-        let decision = self.decide(costs, wanted, &all, [cpu, gpu], &scratch, measure)?;
+        let decision = self.decide(costs, wanted, [cpu, gpu], &scratch, measure, memory)?;
         drop(scratch);
         let Decision { on_cpu, order, mut prediction } = decision;
         let given = |instructions: &[Instruction], _: &[Slot]| match &order {
             Some(order) if order.len() == instructions.len() => order.clone(),
             _ => (0..instructions.len()).collect(),
         };
-        let (mut plan, context) = self.build(wanted, &self.constants, &on_cpu, Some(&given))?;
+        let (mut plan, context) =
+            self.build(wanted, &self.constants, &on_cpu, Some(&given), memory)?;
         prediction.instructions = costs.with(|model| {
             let one = |instruction| model.predict(&plan.slots, &self.graph, instruction);
             Ok(plan
@@ -103,10 +106,10 @@ impl Runner {
         &self,
         costs: &Costs,
         wanted: &Wanted<'_>,
-        all: &HashSet<usize>,
         single: [(Plan, Context); 2],
         scratch: &Constants,
         try_them: bool,
+        memory: &mut Memory,
     ) -> Result<Decision> {
         // A device that is the CPU under another name computes while the CPU does not.
         let overlap = self.engine.device(Side::Gpu).info().kind != DeviceKind::Cpu;
@@ -131,7 +134,7 @@ impl Runner {
                 order.replace(Some(found.clone()));
                 found
             };
-            match self.build(wanted, scratch, &on_cpu, Some(&reorder)) {
+            match self.build(wanted, scratch, &on_cpu, Some(&reorder), memory) {
                 Ok((plan, context)) => {
                     let seconds = self.seconds(model, &plan, overlap);
                     let choice = Choice::Hybrid;
@@ -158,7 +161,9 @@ impl Runner {
         let hybrid = hybrid.unwrap_or(cpu.min(gpu));
         let prediction = Prediction { cpu, gpu, hybrid, chosen, tried, instructions };
         Ok(match chosen {
-            Choice::Cpu => Decision { on_cpu: all.clone(), order: None, prediction },
+            Choice::Cpu => {
+                Decision { on_cpu: wanted.nodes.iter().copied().collect(), order: None, prediction }
+            }
             Choice::Gpu => Decision { on_cpu: HashSet::new(), order: None, prediction },
             Choice::Hybrid => Decision { on_cpu, order: order.into_inner(), prediction },
         })

@@ -10,7 +10,7 @@ use polaris_ops::Array;
 use polaris_runtime::{DeviceRef, MappedFile};
 
 use super::constants::Constants;
-use super::context::{Context, Ready, dense_part};
+use super::context::{Context, Memory, Ready, dense_part};
 use super::observe::Observer;
 use super::packs::Packs;
 use crate::cost::Costs;
@@ -58,11 +58,20 @@ type Key = Vec<(ValueId, Type)>;
 #[derive(Debug, Default)]
 pub(crate) struct Plans(Mutex<Vec<(Key, Arc<Entry>)>>);
 
-/// A plan with the memory of runs that are over.
+/// A plan with its arrays in the memories that it ran in.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub plan: Arc<Plan>,
     idle: Mutex<Vec<Context>>,
+}
+
+impl Entry {
+    /// The arrays in a memory, if the plan ran there before.
+    fn take(&self, memory: u64) -> Option<Context> {
+        let mut idle = lock(&self.idle);
+        let at = idle.iter().position(|context| context.memory == memory)?;
+        Some(idle.swap_remove(at))
+    }
 }
 
 impl Plans {
@@ -83,12 +92,12 @@ impl Plans {
         list.push((key, Arc::clone(entry)));
     }
 
-    /// Gives back the memory of runs that are over.
-    fn forget_idle(&self) {
+    /// Lets go of all arrays in a memory.
+    fn forget(&self, memory: u64) {
         for (_, entry) in lock(&self.0).iter() {
-            lock(&entry.idle).clear();
+            lock(&entry.idle).retain(|context| context.memory != memory);
             if let Some(rest) = &entry.plan.rest {
-                rest.plans.forget_idle();
+                rest.plans.forget(memory);
             }
         }
     }
@@ -105,6 +114,8 @@ pub(crate) struct Runner {
     pub graph: Arc<Graph>,
     pub(super) constants: Constants,
     plans: Plans,
+    /// Those of runs that are over, the last one at the end.
+    memories: Mutex<Vec<Memory>>,
     /// Nodes that the device has no kernel for.
     pub(super) on_cpu: Mutex<HashSet<usize>>,
     /// Whether this is the model's own graph, and none inside a node.
@@ -120,6 +131,7 @@ impl Runner {
             engine,
             graph,
             plans: Plans::default(),
+            memories: Mutex::default(),
             on_cpu: Mutex::default(),
             outermost: true,
             inner: Mutex::default(),
@@ -129,8 +141,23 @@ impl Runner {
     /// The plan for what is given, without running it.
     pub fn plan_for(&self, given: &[(ValueId, Type)]) -> Result<Arc<Plan>> {
         let nodes: Vec<usize> = (0..self.graph.nodes.len()).collect();
-        let (entry, _) = self.entry(&self.plans, given, &nodes, &HashMap::new())?;
-        Ok(Arc::clone(&entry.plan))
+        let none = HashMap::new();
+        self.with_memory(|memory| {
+            let (entry, _) = self.entry(&self.plans, given, &nodes, &none, memory)?;
+            Ok(Arc::clone(&entry.plan))
+        })
+    }
+
+    /// Does something with a memory that nobody else has meanwhile.
+    fn with_memory<T>(&self, work: impl FnOnce(&mut Memory) -> Result<T>) -> Result<T> {
+        let mut memory = lock(&self.memories).pop().unwrap_or_default();
+        let result = work(&mut memory);
+        match result.is_ok() {
+            true => lock(&self.memories).push(memory),
+            // Work that failed may have left something behind.
+            false => self.plans.forget(memory.number()),
+        }
+        result
     }
 
     /// The outputs of the graph.
@@ -154,16 +181,14 @@ impl Runner {
                 Some(rest) => (&rest.plans, &rest.nodes, &rest.constants),
             };
             let types: Key = given.iter().map(|(id, value)| (*id, value.ty())).collect();
-            let (entry, context) = self.entry(plans, &types, nodes, constants)?;
-            let context = match context.or_else(|| lock(&entry.idle).pop()) {
-                Some(context) => context,
-                None => self.context(&entry.plan)?,
-            };
-            observer.begin(&entry.plan);
-            let outputs = self.execute(&entry.plan, &context, &given, observer)?;
-            lock(&entry.idle).push(context);
-            known.extend(outputs);
-            match &entry.plan.rest {
+            let plan = self.with_memory(|memory| {
+                let (entry, context) = self.entry(plans, &types, nodes, constants, memory)?;
+                observer.begin(&entry.plan);
+                known.extend(self.execute(&entry.plan, &context, &given, observer)?);
+                lock(&entry.idle).push(context);
+                Ok(Arc::clone(&entry.plan))
+            })?;
+            match &plan.rest {
                 None => break,
                 // Nothing was computed, so nothing more will be known.
                 Some(rest) if rest.nodes.len() == nodes.len() => {
@@ -190,38 +215,42 @@ impl Runner {
             .collect()
     }
 
-    /// A plan that was made before, or a new one with its first memory.
+    /// A plan that was made before or a new one, with its arrays in a memory.
     fn entry(
         &self,
         plans: &Plans,
         given: &[(ValueId, Type)],
         nodes: &[usize],
         constants: &HashMap<ValueId, Value>,
-    ) -> Result<(Arc<Entry>, Option<Context>)> {
+        memory: &mut Memory,
+    ) -> Result<(Arc<Entry>, Context)> {
         if let Some(entry) = plans.find(given) {
-            return Ok((entry, None));
+            let context = entry.take(memory.number());
+            let context = context.map_or_else(|| self.context(&entry.plan, memory), Ok)?;
+            return Ok((entry, context));
         }
         let first = std::ptr::eq(plans, &self.plans);
         let wanted = Wanted { nodes, given, constants };
         let (plan, context) = match &self.engine.hybrid {
-            Some(costs) => self.place(costs, &wanted, first && self.outermost)?,
-            None => self.build(&wanted, &self.constants, &HashSet::new(), None)?,
+            Some(costs) => self.place(costs, &wanted, first && self.outermost, memory)?,
+            None => self.build(&wanted, &self.constants, &HashSet::new(), None, memory)?,
         };
         let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
         let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
         plans.keep(given.to_vec(), &entry, most);
         self.constants.keep_packs();
-        Ok((entry, Some(context)))
+        Ok((entry, context))
     }
 
-    /// A plan with its first memory. Nodes run on the CPU that are named, and those that the device has no
-    /// kernel for.
+    /// A plan with its arrays in a memory. Nodes run on the CPU that are named, and those that the device has
+    /// no kernel for.
     pub(super) fn build(
         &self,
         wanted: &Wanted<'_>,
         arrays: &Constants,
         named: &HashSet<usize>,
         reorder: Option<&Reorder<'_>>,
+        memory: &mut Memory,
     ) -> Result<(Plan, Context)> {
         loop {
             let mut on_cpu = lock(&self.on_cpu).clone();
@@ -237,7 +266,7 @@ impl Runner {
                 largest_chunk: self.engine.largest_chunks(),
                 reorder,
             })?;
-            let context = self.context(&plan)?;
+            let context = self.context(&plan, memory)?;
             let missing = without_kernel(&plan, &context);
             if missing.iter().all(|node| on_cpu.contains(node)) {
                 return Ok((plan, context));
@@ -246,15 +275,22 @@ impl Runner {
         }
     }
 
-    /// Memory for a run; where there is none left, that of plans that are not running is given back.
-    fn context(&self, plan: &Plan) -> Result<Context> {
-        match Context::new(plan, &self.engine) {
-            Err(error) if error.is_device_failure() => {
-                self.plans.forget_idle();
-                Context::new(plan, &self.engine)
+    /// A plan's arrays in a memory, which grows if it must; where there is no room left, memories that are
+    /// not in use are given back.
+    fn context(&self, plan: &Plan, memory: &mut Memory) -> Result<Context> {
+        if !memory.has_room_for(plan) {
+            self.plans.forget(memory.number());
+            match memory.grow(plan, &self.engine) {
+                Err(error) if error.is_device_failure() => {
+                    for idle in lock(&self.memories).drain(..) {
+                        self.plans.forget(idle.number());
+                    }
+                    memory.grow(plan, &self.engine)?;
+                }
+                result => result?,
             }
-            result => result,
         }
+        Context::new(plan, &self.engine, memory)
     }
 
     pub(super) fn execute<O: Observer>(

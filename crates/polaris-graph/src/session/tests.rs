@@ -11,6 +11,7 @@ use bytes::Bytes;
 use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
+use super::context::Memory;
 use super::packs::Packs;
 use super::runner::{Engine, Runner, Wanted};
 use crate::place::tests::Dice;
@@ -75,8 +76,9 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
             let reorder = |instructions: &[Instruction], slots: &[Slot]| {
                 shuffled(instructions, slots, &mut Dice(seed))
             };
-            let (plan, context) =
-                runner.build(&wanted, &runner.constants, &named, Some(&reorder)).unwrap();
+            let (plan, context) = (runner)
+                .build(&wanted, &runner.constants, &named, Some(&reorder), &mut Memory::default())
+                .unwrap();
             mixed += usize::from(has_both_sides(&plan));
             let found = runner.execute(&plan, &context, &[(id, x.clone())], &mut ()).unwrap();
             for (&output, expected) in runner.graph.outputs.iter().zip(&expected) {
