@@ -7,7 +7,7 @@ use common::{assert_same, pattern, runtime};
 use polaris_core::{DType, Element};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Error};
 
-/// Odd lengths, and one that crosses the border of a staging chunk (4 MiB) in every type.
+/// Odd lengths, and one that crosses borders of staging chunks (1 MiB) in every type.
 fn lengths<T>() -> [usize; 5] {
     [0, 1, 3, 1023, (4 << 20) / size_of::<T>() + 13]
 }

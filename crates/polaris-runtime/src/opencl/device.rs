@@ -64,6 +64,13 @@ unsafe impl Send for OpenClDevice {}
 unsafe impl Sync for OpenClDevice {}
 
 impl OpenClDevice {
+    /// A queue that copies as those of devices with memory of their own do.
+    #[cfg(test)]
+    pub(super) fn staged_queue(&self) -> Result<ClQueue> {
+        let options = QueueOptions::default();
+        ClQueue::new(self.context.0, self.raw, self.info.id, false, options)
+    }
+
     pub(super) fn new(
         raw: cl_device_id,
         id: DeviceId,

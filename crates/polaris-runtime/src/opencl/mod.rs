@@ -14,6 +14,7 @@ mod program;
 mod query;
 mod queue;
 mod staging;
+mod transfer;
 
 pub use bare::BareLaunch;
 pub use cache::ProgramCache;

@@ -15,7 +15,8 @@ use crate::opencl::event::ClEvent;
 use crate::opencl::failed;
 use crate::opencl::kernel_times::{KernelTime, KernelTimes};
 use crate::opencl::memory::{ClMemory, raw_memory};
-use crate::opencl::staging::{CHUNK, Pinned, StagingPool};
+use crate::opencl::staging::{Pinned, StagingPool};
+use crate::opencl::transfer::PinnedDownload;
 use crate::queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions};
 use crate::{DeviceId, Result};
 
@@ -30,7 +31,7 @@ pub(super) struct ClQueue {
     counters: OnceLock<ClMemory>,
     times: Option<KernelTimes>,
     /// Dropped before the queue it uses.
-    staging: Arc<StagingPool>,
+    pub(super) staging: Arc<StagingPool>,
     raw: RawQueue,
 }
 
@@ -117,13 +118,13 @@ impl ClQueue {
         Ok(event)
     }
 
-    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+    pub(super) fn pinned(&self, bytes: usize) -> Result<Pinned> {
         Pinned::new(self.context, self.raw(), self.device, bytes)
     }
 
     /// # Safety
     /// `target` must be valid for `bytes` until the event has completed.
-    unsafe fn read(
+    pub(super) unsafe fn read(
         &self,
         source: &dyn DeviceMemory,
         offset: usize,
@@ -149,7 +150,7 @@ impl ClQueue {
 
     /// # Safety
     /// `source` must be valid for `bytes` until the event has completed.
-    unsafe fn write(
+    pub(super) unsafe fn write(
         &self,
         source: *const u8,
         target: &dyn DeviceMemory,
@@ -188,21 +189,7 @@ impl Queue for ClQueue {
             };
             return self.event(event);
         }
-        let mut last = Event::COMPLETE;
-        for (index, chunk) in source.chunks(CHUNK).enumerate() {
-            let pinned = self.staging.take(|| self.pinned(CHUNK))?;
-            let offset = target.offset + index * CHUNK;
-            // SAFETY: the pinned chunk holds CHUNK bytes, no transfer uses it, and it goes back to
-            // the pool only together with the event of this one.
-            last = unsafe {
-                ptr::copy_nonoverlapping(chunk.as_ptr(), pinned.address(), chunk.len());
-                let event =
-                    self.write(pinned.address(), target.memory, offset, chunk.len(), false)?;
-                self.event(event)?
-            };
-            self.staging.put(pinned, last.clone());
-        }
-        Ok(last)
+        self.upload_staged(source, target)
     }
 
     fn download(&self, source: MemoryRange<'_>, target: &mut [u8]) -> Result<()> {
@@ -213,23 +200,7 @@ impl Queue for ClQueue {
             };
             return self.event(event)?.wait();
         }
-        // While one chunk is copied out of pinned memory, the next one is under way.
-        let mut under_way: Option<(PinnedDownload, &mut [u8])> = None;
-        for (index, chunk) in target.chunks_mut(CHUNK).enumerate() {
-            let pinned = self.staging.take(|| self.pinned(CHUNK))?;
-            let offset = source.offset + index * CHUNK;
-            // SAFETY: the pinned chunk holds CHUNK bytes and lives until the event has completed.
-            let event = unsafe {
-                let event =
-                    self.read(source.memory, offset, pinned.address(), chunk.len(), false)?;
-                self.event(event)?
-            };
-            let started = PinnedDownload { pinned: Some(pinned), event };
-            if let Some(earlier) = under_way.replace((started, chunk)) {
-                self.collect(earlier)?;
-            }
-        }
-        under_way.map_or(Ok(()), |last| self.collect(last))
+        self.download_staged(source, target)
     }
 
     fn start_download(&self, source: MemoryRange<'_>) -> Result<PendingDownload> {
@@ -315,41 +286,6 @@ impl Queue for ClQueue {
 
     fn flush(&self) -> Result<()> {
         flush(self.raw()).map_err(failed(self.device, "clFlush"))
-    }
-}
-
-impl ClQueue {
-    fn collect(&self, (download, target): (PinnedDownload, &mut [u8])) -> Result<()> {
-        download.event.wait()?;
-        if let Some(pinned) = download.copy_out(target) {
-            self.staging.put(pinned, Event::COMPLETE);
-        }
-        Ok(())
-    }
-}
-
-/// A transfer into pinned memory: not unmapped before the transfer has ended, even if an error
-/// or a lack of interest means that nobody waits for it.
-struct PinnedDownload {
-    pinned: Option<Pinned>,
-    event: Event,
-}
-
-impl PinnedDownload {
-    /// Copies the bytes out and hands the memory back. The caller has waited for the event.
-    fn copy_out(mut self, target: &mut [u8]) -> Option<Pinned> {
-        let pinned = self.pinned.take()?;
-        // SAFETY: the transfer is complete, and the memory was made for at least these bytes.
-        unsafe { ptr::copy_nonoverlapping(pinned.address(), target.as_mut_ptr(), target.len()) };
-        Some(pinned)
-    }
-}
-
-impl Drop for PinnedDownload {
-    fn drop(&mut self) {
-        if self.pinned.is_some() {
-            let _ = self.event.wait();
-        }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::opencl::failed;
 use crate::queue::Event;
 use crate::{DeviceId, Result};
 
-/// Large enough to reach the bus's speed, small enough that copying into one overlaps with the
-/// transfer of another.
-pub(super) const CHUNK: usize = 4 << 20;
+/// Large enough to reach the bus's speed, small enough that copying into some overlaps with the
+/// transfer of others.
+pub(super) const CHUNK: usize = 1 << 20;
 
-/// Enough to keep the bus busy while one chunk is being filled.
-const MOST_CHUNKS: usize = 4;
+/// Enough to keep the bus busy while each thread fills one.
+const MOST_CHUNKS: usize = 16;
 
 /// Pinned memory that is mapped for as long as it lives.
 pub(super) struct Pinned {
