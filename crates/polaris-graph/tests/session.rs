@@ -3,7 +3,7 @@
 mod models;
 
 use bytes::Bytes;
-use polaris_graph::plan::Choice;
+use polaris_graph::plan::{Choice, Instruction, Origin, Side, Step};
 use polaris_graph::{Error, Mode, Options, Session};
 use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
 use polaris_runtime::machine::Paths;
@@ -140,6 +140,27 @@ fn repeated_runs_allocate_nothing() {
         }
         assert_eq!(device.driver_allocations(), count, "{mode:?}");
         assert_eq!(device.memory_use(), used, "{mode:?}");
+    }
+}
+
+/// An input goes to the device from where it was given, not by way of an arena.
+#[test]
+fn what_only_the_device_reads_is_copied_once() {
+    let runtime = runtime();
+    for mode in modes(&runtime).into_iter().filter(|mode| *mode != Mode::Hybrid) {
+        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let x = tensor(&[2, 2, 8, 8]);
+        let types = [(session.inputs()[0].0, Value::Tensor(x.clone()).ty())];
+        let plan = session.plan(&types).unwrap();
+        let is_given =
+            |one: &Instruction| matches!(one.step, Step::Transfer { input: Origin::Given(_), .. });
+        let copies = plan.instructions.iter().filter(|one| is_given(one)).count();
+        let on_device = session.side() == Side::Gpu;
+        assert_eq!(copies, usize::from(on_device), "{mode:?}");
+        assert_eq!(plan.inputs[0].operand.is_none(), on_device, "{mode:?}");
+        assert_eq!(plan.arena_bytes(Side::Cpu) == 0, on_device, "{mode:?}");
+        let expected = interpret(session.graph(), &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
+        close(&session.run_tensors(vec![x]).unwrap()[0], expected[0].tensor().unwrap());
     }
 }
 

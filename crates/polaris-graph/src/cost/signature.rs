@@ -20,8 +20,8 @@ pub fn signature(slots: &[Slot], graph: &Graph, instruction: &Instruction) -> St
             let (name, parameters) = (action.name(), action.parameters());
             format!("{name} {parameters} {}>{}", list(inputs), list(&[*output]))
         }
-        Step::Transfer { input, .. } => {
-            format!("copy_to_{} {}", instruction.side.name(), of_operand(slots, input))
+        Step::Transfer { output, .. } => {
+            format!("copy_to_{} {}", instruction.side.name(), of_operand(slots, output))
         }
         Step::Host { inputs, captured, outputs } => {
             let node = &graph.nodes[instruction.node];

@@ -85,9 +85,9 @@ impl Work {
     pub fn of(instruction: &Instruction) -> Self {
         match &instruction.step {
             Step::Device { action, inputs, output } => Self::of_action(action, inputs, output),
-            Step::Transfer { input, .. } => {
-                let bytes = 2 * bytes(input);
-                Self { flops: 0, bytes, parallelism: input.layout.elements() as u64 }
+            Step::Transfer { output, .. } => {
+                let bytes = 2 * bytes(output);
+                Self { flops: 0, bytes, parallelism: output.layout.elements() as u64 }
             }
             Step::Host { inputs, captured, outputs } => {
                 let read = inputs.iter().flatten().chain(captured).map(|input| match input {

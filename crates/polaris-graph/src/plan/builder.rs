@@ -14,11 +14,12 @@ use polaris_ops::copy::Copy;
 use polaris_ops::matmul::PackedMatrix;
 
 use super::fuse::fuse;
+use super::given::copy_from_given;
 use super::memory::{place, share_in_place};
 use super::unused::remove_unused;
 use super::{
-    Action, Home, HostInput, HostOutput, Instruction, Operand, Plan, PlanInput, PlanOutput, Rest,
-    Side, Slot, SlotId, Step,
+    Action, Home, HostInput, HostOutput, Instruction, Operand, Origin, Plan, PlanInput, PlanOutput,
+    Rest, Side, Slot, SlotId, Step,
 };
 use crate::lower;
 use crate::passes::{FOLDED_ELEMENTS, is_determined};
@@ -282,7 +283,7 @@ impl<'a> Builder<'a> {
         Ok(HostInput::Array(self.dense(operand)?, id))
     }
 
-    fn finish(mut self, inputs: Vec<PlanInput>, deferred: Vec<usize>) -> Result<Plan> {
+    fn finish(mut self, mut inputs: Vec<PlanInput>, deferred: Vec<usize>) -> Result<Plan> {
         let graph = self.request.graph;
         let made: HashSet<ValueId> = (deferred.iter())
             .flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied())
@@ -299,6 +300,7 @@ impl<'a> Builder<'a> {
             outputs.push((id, self.plan_output(id)?));
         }
         remove_unused(&mut self.instructions, self.slots.len(), &outputs);
+        copy_from_given(&mut self.instructions, &self.slots, &mut inputs, &outputs);
         fuse(&mut self.instructions, &self.slots, &inputs, &outputs);
         if let Some(reorder) = self.request.reorder {
             let order = reorder(&self.instructions, &self.slots);
@@ -421,7 +423,7 @@ impl<'a> Builder<'a> {
         let input = self.dense(elsewhere)?;
         let name = self.slots[input.slot.0].name.clone();
         let output = self.slot_for(&name, side, input.dtype, *input.layout.shape());
-        self.push(Step::Transfer { input, output }, side);
+        self.push(Step::Transfer { input: Origin::Array(input), output }, side);
         self.located[id.index()].places[side.index()] = Some(output);
         Ok(output)
     }

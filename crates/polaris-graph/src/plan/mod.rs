@@ -3,6 +3,7 @@
 mod action;
 mod builder;
 mod fuse;
+mod given;
 mod memory;
 mod order;
 mod text;
@@ -126,6 +127,15 @@ pub enum HostOutput {
     Nowhere,
 }
 
+/// Where a dense array is copied from.
+#[derive(Debug, Clone, Copy)]
+pub enum Origin {
+    /// From an array of the other side.
+    Array(Operand),
+    /// From where an input was given.
+    Given(ValueId),
+}
+
 /// What happens.
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -141,7 +151,7 @@ pub enum Step {
     /// A dense array is copied to the other side.
     Transfer {
         /// From what.
-        input: Operand,
+        input: Origin,
         /// Into what.
         output: Operand,
     },
@@ -165,7 +175,9 @@ impl Step {
                 each(output);
             }
             Self::Transfer { input, output } => {
-                each(input);
+                if let Origin::Array(input) = input {
+                    each(input);
+                }
                 each(output);
             }
             Self::Host { inputs, captured, outputs } => {
@@ -191,7 +203,9 @@ impl Step {
                 each(output);
             }
             Self::Transfer { input, output } => {
-                each(input);
+                if let Origin::Array(input) = input {
+                    each(input);
+                }
                 each(output);
             }
             Self::Host { inputs, captured, outputs } => {
@@ -226,7 +240,7 @@ pub struct Instruction {
 pub struct PlanInput {
     /// The value.
     pub id: ValueId,
-    /// Its array; `None` if it is no array.
+    /// Its array; `None` if it is no array, or is copied from where it was given.
     pub operand: Option<Operand>,
 }
 

@@ -1,6 +1,6 @@
 //! What must stay in order: who writes what others read or overwrite.
 
-use super::{HostInput, HostOutput, Instruction, Slot, Step};
+use super::{HostInput, HostOutput, Instruction, Origin, Slot, Step};
 
 /// The instructions that each one must come after. Views of one slot count as the whole slot. What the
 /// interpreter does stays in its order, since its values lie outside of slots.
@@ -38,7 +38,10 @@ fn slots_of(step: &Step) -> (Vec<usize>, Vec<usize>) {
         Step::Device { inputs, output, .. } => {
             (inputs.iter().map(|input| input.slot.0).collect(), vec![output.slot.0])
         }
-        Step::Transfer { input, output } => (vec![input.slot.0], vec![output.slot.0]),
+        Step::Transfer { input: Origin::Array(input), output } => {
+            (vec![input.slot.0], vec![output.slot.0])
+        }
+        Step::Transfer { input: Origin::Given(_), output } => (Vec::new(), vec![output.slot.0]),
         Step::Host { inputs, captured, outputs } => {
             let read = inputs.iter().flatten().chain(captured).filter_map(|input| match input {
                 HostInput::Array(operand, _) => Some(operand.slot.0),

@@ -5,7 +5,7 @@ use std::fmt;
 use polaris_onnx::Graph;
 use polaris_runtime::Bytes;
 
-use super::{Home, HostInput, HostOutput, Operand, Plan, Prediction, Side, Step};
+use super::{Home, HostInput, HostOutput, Operand, Origin, Plan, Prediction, Side, Step};
 
 /// A plan beside the graph that it was made for.
 pub struct PlanText<'a> {
@@ -115,7 +115,11 @@ impl Plan {
             }
             Step::Transfer { input, output } => {
                 let name = format!("copy_to_{}", instruction.side.name());
-                (name, self.place(input), self.place(output))
+                let from = match input {
+                    Origin::Array(input) => self.place(input),
+                    Origin::Given(id) => format!("%{}", graph.value(*id).name),
+                };
+                (name, from, self.place(output))
             }
             Step::Host { inputs, outputs, .. } => {
                 let input = |input: &Option<HostInput>| match input {

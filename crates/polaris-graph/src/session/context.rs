@@ -9,7 +9,7 @@ use polaris_runtime::{Buffer, DeviceExt};
 
 use super::runner::Engine;
 use crate::Result;
-use crate::plan::{Home, HostInput, HostOutput, Operand, Plan, PlanOutput, Side, Step};
+use crate::plan::{Home, HostInput, HostOutput, Operand, Origin, Plan, PlanOutput, Side, Step};
 
 /// The arrays of an instruction.
 #[derive(Debug)]
@@ -99,7 +99,9 @@ impl Context {
                     arrays.outputs.push(array(output)?);
                 }
                 Step::Transfer { input, output } => {
-                    arrays.inputs.push(array(input)?);
+                    if let Origin::Array(input) = input {
+                        arrays.inputs.push(array(input)?);
+                    }
                     arrays.outputs.push(array(output)?);
                 }
                 Step::Host { inputs, captured, outputs } => {

@@ -15,7 +15,8 @@ use super::observe::Observer;
 use super::packs::Packs;
 use crate::cost::Costs;
 use crate::plan::{
-    Builder, HostInput, HostOutput, Plan, PlanOutput, Reorder, Request, Side, Step, element_of,
+    Builder, HostInput, HostOutput, Origin, Plan, PlanOutput, Reorder, Request, Side, Step,
+    element_of,
 };
 use crate::{Error, Result};
 
@@ -319,8 +320,12 @@ impl Runner {
                         .run(&inputs, &ready.outputs[0])
                         .map_err(|error| Error::at(&self.graph.nodes[instruction.node], error))?;
                 }
-                Step::Transfer { .. } => {
+                Step::Transfer { input: Origin::Array(_), .. } => {
                     dense_part(&ready.inputs[0])?.copy_to(&dense_part(&ready.outputs[0])?)?;
+                }
+                Step::Transfer { input: Origin::Given(id), .. } => {
+                    let value = values.get(id).expect("what is given should be there");
+                    dense_part(&ready.outputs[0])?.write_bytes(value.tensor()?.bytes()?)?;
                 }
                 Step::Host { .. } => {
                     self.interpret(instruction.node, &instruction.step, ready, &mut values)?
