@@ -250,7 +250,7 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     };
     let x = b.operand(linear.x.0)?;
-    let x = b.dense(x)?;
+    let x = b.dense(x);
     let output = b.new_array(made_dtype, made_shape);
     let positions = |operand: Operand, channels: usize| -> Result<Operand> {
         let shape = Shape::new(&[1, channels, rows])?;

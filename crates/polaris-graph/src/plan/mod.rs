@@ -7,6 +7,7 @@ mod given;
 mod memory;
 mod order;
 mod text;
+mod types;
 mod unused;
 
 use std::collections::HashMap;
@@ -17,13 +18,11 @@ use polaris_onnx::{Type, Value, ValueId};
 use polaris_ops::Array;
 
 pub use action::Action;
-pub(crate) use builder::{
-    Builder, Reorder, Request, dtype_of, element_of, has_adjacent_channels, with_adjacent_channels,
-};
+pub(crate) use builder::{Builder, Reorder, Request};
 pub use memory::Life;
 pub(crate) use order::dependencies;
-
 pub use text::{PlanText, Row};
+pub(crate) use types::{dtype_of, element_of, has_adjacent_channels, with_adjacent_channels};
 
 use crate::session::Plans;
 

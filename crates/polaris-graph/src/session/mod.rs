@@ -2,11 +2,13 @@
 
 mod constants;
 mod context;
+mod execute;
 mod flow;
 mod hybrid;
 mod measure;
 mod observe;
 mod packs;
+mod plans;
 mod profile;
 mod runner;
 #[cfg(test)]
@@ -22,8 +24,8 @@ use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
 
 pub(crate) use constants::Constants;
 use packs::Packs;
+pub(crate) use plans::Plans;
 pub use profile::{Profile, ProfileRow};
-pub(crate) use runner::Plans;
 use runner::{Engine, Runner};
 
 use crate::cost::Costs;

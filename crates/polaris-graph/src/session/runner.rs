@@ -4,26 +4,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polaris_onnx::operators::Scope;
-use polaris_onnx::{Graph, Tensor, Type, Value, ValueId, interpret_node};
+use polaris_onnx::{Graph, Type, Value, ValueId};
 use polaris_ops::Array;
 use polaris_runtime::{DeviceRef, MappedFile};
 
 use super::constants::Constants;
-use super::context::{Context, Memory, Ready, dense_part};
+use super::context::{Context, Memory};
 use super::observe::Observer;
 use super::packs::Packs;
+use super::plans::{Entry, Key, MOST_LATER_PLANS, MOST_PLANS, Plans};
 use crate::cost::Costs;
-use crate::plan::{
-    Builder, HostInput, HostOutput, Origin, Plan, PlanOutput, Reorder, Request, Side, Step,
-    element_of,
-};
+use crate::plan::{Builder, Plan, Reorder, Request, Side, Step};
 use crate::{Error, Result};
-
-/// Plans that are kept for a graph. Loops may come by with ever new shapes.
-const MOST_PLANS: usize = 16;
-/// Plans that are kept for each later stage of each plan.
-const MOST_LATER_PLANS: usize = 2;
 
 /// What all graphs of a model share.
 #[derive(Debug)]
@@ -49,58 +41,6 @@ impl Engine {
             }
             None => usize::MAX,
         })
-    }
-}
-
-/// Types of what is given, by which plans are found again.
-type Key = Vec<(ValueId, Type)>;
-
-/// Plans by the types of what is given, the last used one at the end.
-#[derive(Debug, Default)]
-pub(crate) struct Plans(Mutex<Vec<(Key, Arc<Entry>)>>);
-
-/// A plan with its arrays in the memories that it ran in.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub plan: Arc<Plan>,
-    idle: Mutex<Vec<Context>>,
-}
-
-impl Entry {
-    /// The arrays in a memory, if the plan ran there before.
-    fn take(&self, memory: u64) -> Option<Context> {
-        let mut idle = lock(&self.idle);
-        let at = idle.iter().position(|context| context.memory == memory)?;
-        Some(idle.swap_remove(at))
-    }
-}
-
-impl Plans {
-    fn find(&self, key: &[(ValueId, Type)]) -> Option<Arc<Entry>> {
-        let mut list = lock(&self.0);
-        let at = list.iter().position(|(other, _)| other == key)?;
-        let found = list.remove(at);
-        let entry = Arc::clone(&found.1);
-        list.push(found);
-        Some(entry)
-    }
-
-    fn keep(&self, key: Key, entry: &Arc<Entry>, most: usize) {
-        let mut list = lock(&self.0);
-        if list.len() >= most {
-            list.remove(0);
-        }
-        list.push((key, Arc::clone(entry)));
-    }
-
-    /// Lets go of all arrays in a memory.
-    fn forget(&self, memory: u64) {
-        for (_, entry) in lock(&self.0).iter() {
-            lock(&entry.idle).retain(|context| context.memory != memory);
-            if let Some(rest) = &entry.plan.rest {
-                rest.plans.forget(memory);
-            }
-        }
     }
 }
 
@@ -186,7 +126,7 @@ impl Runner {
                 let (entry, context) = self.entry(plans, &types, nodes, constants, memory)?;
                 observer.begin(&entry.plan);
                 known.extend(self.execute(&entry.plan, &context, &given, observer)?);
-                lock(&entry.idle).push(context);
+                entry.put(context);
                 Ok(Arc::clone(&entry.plan))
             })?;
             match &plan.rest {
@@ -236,7 +176,7 @@ impl Runner {
             Some(costs) => self.place(costs, &wanted, first && self.outermost, memory)?,
             None => self.build(&wanted, &self.constants, &HashSet::new(), None, memory)?,
         };
-        let entry = Arc::new(Entry { plan: Arc::new(plan), idle: Mutex::default() });
+        let entry = Arc::new(Entry::new(plan));
         let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
         plans.keep(given.to_vec(), &entry, most);
         self.constants.keep_packs();
@@ -294,110 +234,8 @@ impl Runner {
         Context::new(plan, &self.engine, memory)
     }
 
-    pub(super) fn execute<O: Observer>(
-        &self,
-        plan: &Plan,
-        context: &Context,
-        given: &[(ValueId, Value)],
-        observer: &mut O,
-    ) -> Result<Vec<(ValueId, Value)>> {
-        let mut values: HashMap<ValueId, Value> = HashMap::new();
-        for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
-            debug_assert_eq!(input.id, *id, "inputs should be those of the plan");
-            match array {
-                Some(array) => dense_part(array)?.write_bytes(value.tensor()?.bytes()?)?,
-                None => {
-                    values.insert(*id, value.clone());
-                }
-            }
-        }
-        for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
-            polaris_onnx::check_stop()?;
-            match &instruction.step {
-                Step::Device { action, .. } => {
-                    let inputs: Vec<&Array> = ready.inputs.iter().collect();
-                    action
-                        .run(&inputs, &ready.outputs[0])
-                        .map_err(|error| Error::at(&self.graph.nodes[instruction.node], error))?;
-                }
-                Step::Transfer { input: Origin::Array(_), .. } => {
-                    dense_part(&ready.inputs[0])?.copy_to(&dense_part(&ready.outputs[0])?)?;
-                }
-                Step::Transfer { input: Origin::Given(id), .. } => {
-                    let value = values.get(id).expect("what is given should be there");
-                    dense_part(&ready.outputs[0])?.write_bytes(value.tensor()?.bytes()?)?;
-                }
-                Step::Host { .. } => {
-                    self.interpret(instruction.node, &instruction.step, ready, &mut values)?
-                }
-            }
-            observer.after(&self.engine, instruction)?;
-        }
-        let mut outputs = Vec::with_capacity(plan.outputs.len());
-        for ((id, output), array) in plan.outputs.iter().zip(&context.outputs) {
-            let value = match (output, array) {
-                (PlanOutput::Constant(value), _) => Some(value.clone()),
-                (_, Some(array)) => Some(Value::Tensor(read(array)?)),
-                _ => values.get(id).cloned(),
-            };
-            if let Some(value) = value {
-                outputs.push((*id, value));
-            }
-        }
-        Ok(outputs)
-    }
-
-    /// Runs an operator on the host.
-    fn interpret(
-        &self,
-        node: usize,
-        step: &Step,
-        ready: &Ready,
-        values: &mut HashMap<ValueId, Value>,
-    ) -> Result<()> {
-        let Step::Host { inputs, captured, outputs } = step else { return Ok(()) };
-        let node = &self.graph.nodes[node];
-        let mut arrays = ready.inputs.iter();
-        let mut take = |input: &HostInput| -> Result<(ValueId, Value)> {
-            Ok(match input {
-                HostInput::Array(_, id) => {
-                    let array = arrays.next().expect("each array should be made ready");
-                    (*id, Value::Tensor(read(array)?))
-                }
-                HostInput::Constant(value, id) => (*id, value.clone()),
-                HostInput::Value(id) => {
-                    let missing = || polaris_onnx::Error::operands("an operand was not computed");
-                    (*id, values.get(id).cloned().ok_or_else(missing)?)
-                }
-            })
-        };
-        let mut operands = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            operands.push(input.as_ref().map(&mut take).transpose()?.map(|(_, value)| value));
-        }
-        let captured = captured.iter().map(&mut take).collect::<Result<HashMap<_, _>>>()?;
-        let results = interpret_node(node, &operands, &Surroundings { runner: self, captured })?;
-        let mut arrays = ready.outputs.iter();
-        for (output, value) in outputs.iter().zip(results) {
-            match output {
-                HostOutput::Nowhere => {}
-                HostOutput::Value(id) => {
-                    values.insert(*id, value);
-                }
-                HostOutput::Array(_) => {
-                    let array = arrays.next().expect("each array should be made ready");
-                    write(array, value.tensor()?).map_err(|error| match error {
-                        Error::Onnx(error) => error.at(node).into(),
-                        other => other,
-                    })?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The runner of a graph inside a node.
-    fn inner(&self, graph: &Arc<Graph>) -> Arc<Self> {
+    pub(super) fn inner(&self, graph: &Arc<Graph>) -> Arc<Self> {
         let key = Arc::as_ptr(graph) as usize;
         let mut inner = lock(&self.inner);
         let new = || {
@@ -415,35 +253,6 @@ pub(super) struct Wanted<'a> {
     pub constants: &'a HashMap<ValueId, Value>,
 }
 
-/// What surrounds an operator that runs on the host.
-struct Surroundings<'a> {
-    runner: &'a Runner,
-    captured: HashMap<ValueId, Value>,
-}
-
-impl Scope for Surroundings<'_> {
-    fn value(&self, id: ValueId) -> Option<Value> {
-        self.captured.get(&id).cloned()
-    }
-
-    fn evaluate(
-        &self,
-        graph: &Arc<Graph>,
-        inputs: &[Option<Value>],
-        captured: &[Value],
-    ) -> polaris_onnx::Result<Vec<Value>> {
-        let inputs = graph.inputs.iter().zip(inputs);
-        let mut given: Vec<(ValueId, Value)> =
-            inputs.filter_map(|(&id, value)| Some((id, value.clone()?))).collect();
-        let captures = graph.captures.iter().zip(captured);
-        given.extend(captures.map(|(capture, value)| (capture.inner, value.clone())));
-        self.runner.inner(graph).run(given).map_err(|error| match error {
-            Error::Onnx(error) => error,
-            other => polaris_onnx::Error::operands(other.to_string()),
-        })
-    }
-}
-
 /// Nodes of instructions that an OpenCL device has no kernel for.
 fn without_kernel(plan: &Plan, context: &Context) -> HashSet<usize> {
     let mut nodes = HashSet::new();
@@ -456,23 +265,4 @@ fn without_kernel(plan: &Plan, context: &Context) -> HashSet<usize> {
         }
     }
     nodes
-}
-
-/// A dense array as a tensor.
-fn read(array: &Array) -> Result<Tensor> {
-    let part = dense_part(array)?;
-    let mut bytes = vec![0; part.bytes()];
-    part.read_bytes(&mut bytes)?;
-    Ok(Tensor::from_bytes(element_of(array.dtype()), array.shape(), bytes.into())?)
-}
-
-/// A tensor into a dense array, which was made for its type and shape.
-fn write(array: &Array, tensor: &Tensor) -> Result<()> {
-    let expected = (element_of(array.dtype()), array.shape().dims());
-    if expected != (tensor.element(), tensor.shape()) {
-        let found = (tensor.element(), tensor.shape());
-        let why = format!("{expected:?} was foreseen, {found:?} was made");
-        return Err(polaris_onnx::Error::operands(why).into());
-    }
-    Ok(dense_part(array)?.write_bytes(tensor.bytes()?)?)
 }

@@ -1,0 +1,167 @@
+//! One run of a plan, instruction by instruction.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polaris_onnx::operators::Scope;
+use polaris_onnx::{Graph, Tensor, Value, ValueId, interpret_node};
+use polaris_ops::Array;
+
+use super::context::{Context, Ready, dense_part};
+use super::observe::Observer;
+use super::runner::Runner;
+use crate::plan::{HostInput, HostOutput, Origin, Plan, PlanOutput, Step, element_of};
+use crate::{Error, Result};
+
+impl Runner {
+    /// The results of a plan for what is given, in the order of its inputs.
+    pub(super) fn execute<O: Observer>(
+        &self,
+        plan: &Plan,
+        context: &Context,
+        given: &[(ValueId, Value)],
+        observer: &mut O,
+    ) -> Result<Vec<(ValueId, Value)>> {
+        let mut values: HashMap<ValueId, Value> = HashMap::new();
+        for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
+            debug_assert_eq!(input.id, *id, "inputs should be those of the plan");
+            match array {
+                Some(array) => dense_part(array)?.write_bytes(value.tensor()?.bytes()?)?,
+                None => {
+                    values.insert(*id, value.clone());
+                }
+            }
+        }
+        for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
+            polaris_onnx::check_stop()?;
+            match &instruction.step {
+                Step::Device { action, .. } => {
+                    let inputs: Vec<&Array> = ready.inputs.iter().collect();
+                    action
+                        .run(&inputs, &ready.outputs[0])
+                        .map_err(|error| Error::at(&self.graph.nodes[instruction.node], error))?;
+                }
+                Step::Transfer { input: Origin::Array(_), .. } => {
+                    dense_part(&ready.inputs[0])?.copy_to(&dense_part(&ready.outputs[0])?)?;
+                }
+                Step::Transfer { input: Origin::Given(id), .. } => {
+                    let value = values.get(id).expect("what is given should be there");
+                    dense_part(&ready.outputs[0])?.write_bytes(value.tensor()?.bytes()?)?;
+                }
+                Step::Host { .. } => {
+                    self.interpret(instruction.node, &instruction.step, ready, &mut values)?
+                }
+            }
+            observer.after(&self.engine, instruction)?;
+        }
+        let mut outputs = Vec::with_capacity(plan.outputs.len());
+        for ((id, output), array) in plan.outputs.iter().zip(&context.outputs) {
+            let value = match (output, array) {
+                (PlanOutput::Constant(value), _) => Some(value.clone()),
+                (_, Some(array)) => Some(Value::Tensor(read(array)?)),
+                _ => values.get(id).cloned(),
+            };
+            if let Some(value) = value {
+                outputs.push((*id, value));
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Runs an operator on the host.
+    fn interpret(
+        &self,
+        node: usize,
+        step: &Step,
+        ready: &Ready,
+        values: &mut HashMap<ValueId, Value>,
+    ) -> Result<()> {
+        let Step::Host { inputs, captured, outputs } = step else { return Ok(()) };
+        let node = &self.graph.nodes[node];
+        let mut arrays = ready.inputs.iter();
+        let mut take = |input: &HostInput| -> Result<(ValueId, Value)> {
+            Ok(match input {
+                HostInput::Array(_, id) => {
+                    let array = arrays.next().expect("each array should be made ready");
+                    (*id, Value::Tensor(read(array)?))
+                }
+                HostInput::Constant(value, id) => (*id, value.clone()),
+                HostInput::Value(id) => {
+                    let missing = || polaris_onnx::Error::operands("an operand was not computed");
+                    (*id, values.get(id).cloned().ok_or_else(missing)?)
+                }
+            })
+        };
+        let mut operands = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            operands.push(input.as_ref().map(&mut take).transpose()?.map(|(_, value)| value));
+        }
+        let captured = captured.iter().map(&mut take).collect::<Result<HashMap<_, _>>>()?;
+        let results = interpret_node(node, &operands, &Surroundings { runner: self, captured })?;
+        let mut arrays = ready.outputs.iter();
+        for (output, value) in outputs.iter().zip(results) {
+            match output {
+                HostOutput::Nowhere => {}
+                HostOutput::Value(id) => {
+                    values.insert(*id, value);
+                }
+                HostOutput::Array(_) => {
+                    let array = arrays.next().expect("each array should be made ready");
+                    write(array, value.tensor()?).map_err(|error| match error {
+                        Error::Onnx(error) => error.at(node).into(),
+                        other => other,
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What surrounds an operator that runs on the host.
+struct Surroundings<'a> {
+    runner: &'a Runner,
+    captured: HashMap<ValueId, Value>,
+}
+
+impl Scope for Surroundings<'_> {
+    fn value(&self, id: ValueId) -> Option<Value> {
+        self.captured.get(&id).cloned()
+    }
+
+    fn evaluate(
+        &self,
+        graph: &Arc<Graph>,
+        inputs: &[Option<Value>],
+        captured: &[Value],
+    ) -> polaris_onnx::Result<Vec<Value>> {
+        let inputs = graph.inputs.iter().zip(inputs);
+        let mut given: Vec<(ValueId, Value)> =
+            inputs.filter_map(|(&id, value)| Some((id, value.clone()?))).collect();
+        let captures = graph.captures.iter().zip(captured);
+        given.extend(captures.map(|(capture, value)| (capture.inner, value.clone())));
+        self.runner.inner(graph).run(given).map_err(|error| match error {
+            Error::Onnx(error) => error,
+            other => polaris_onnx::Error::operands(other.to_string()),
+        })
+    }
+}
+
+/// A dense array as a tensor.
+fn read(array: &Array) -> Result<Tensor> {
+    let part = dense_part(array)?;
+    let mut bytes = vec![0; part.bytes()];
+    part.read_bytes(&mut bytes)?;
+    Ok(Tensor::from_bytes(element_of(array.dtype()), array.shape(), bytes.into())?)
+}
+
+/// A tensor into a dense array, which was made for its type and shape.
+fn write(array: &Array, tensor: &Tensor) -> Result<()> {
+    let expected = (element_of(array.dtype()), array.shape().dims());
+    if expected != (tensor.element(), tensor.shape()) {
+        let found = (tensor.element(), tensor.shape());
+        let why = format!("{expected:?} was foreseen, {found:?} was made");
+        return Err(polaris_onnx::Error::operands(why).into());
+    }
+    Ok(dense_part(array)?.write_bytes(tensor.bytes()?)?)
+}
