@@ -168,7 +168,8 @@ fn what_only_the_device_reads_is_copied_once() {
 #[test]
 fn plans_take_turns_in_one_memory() {
     let runtime = runtime();
-    for mode in modes(&runtime) {
+    // What is measured may choose another side each time.
+    for mode in modes(&runtime).into_iter().filter(|mode| *mode != Mode::Hybrid) {
         let open = || Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
         let session = open();
         let used = || session.device().allocator().memory_use().used;

@@ -20,7 +20,8 @@ pub struct Ready {
     pub outputs: Vec<Array>,
 }
 
-/// Arenas of either side for one run at a time. It grows with the largest plan that it is used for.
+/// Arenas of either side for one run at a time; none in the beginning. It grows with the largest plan that it is
+/// used for.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Tells it from all others, and from itself before it grew.
@@ -31,6 +32,10 @@ pub struct Memory {
 impl Memory {
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arenas.iter().flatten().map(Buffer::bytes).sum()
     }
 
     pub fn has_room_for(&self, plan: &Plan) -> bool {
@@ -74,18 +79,15 @@ pub struct Context {
 
 impl Context {
     /// In a memory that has room for the plan.
-    pub fn new(plan: &Plan, engine: &Engine, memory: &Memory) -> Result<Self> {
+    pub fn new(plan: &Plan, memory: &Memory) -> Result<Self> {
         let array = |operand: &Operand| -> Result<Array> {
             let slot = &plan.slots[operand.slot.0];
             let buffer = match &slot.home {
                 Home::Constant(array) => array.buffer().clone(),
                 Home::Arena { chunk, offset } => {
                     let elements = slot.bytes / operand.dtype.size();
-                    match memory.arenas[slot.side.index()].get(*chunk) {
-                        Some(arena) => arena.elements_at(*offset, operand.dtype, elements)?,
-                        // Nothing touches it.
-                        None => engine.device(slot.side).allocate(operand.dtype, elements)?,
-                    }
+                    let arena = &memory.arenas[slot.side.index()][*chunk];
+                    arena.elements_at(*offset, operand.dtype, elements)?
                 }
             };
             Ok(Array::new(buffer, operand.layout)?)

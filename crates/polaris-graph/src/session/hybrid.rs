@@ -83,6 +83,8 @@ impl Runner {
         }
         let decision = self.decide(costs, wanted, [cpu, gpu], &scratch, measure, memory)?;
         drop(scratch);
+        // What the others needed is not kept.
+        self.drop_memory(memory);
         let Decision { on_cpu, order, mut prediction } = decision;
         let given = |instructions: &[Instruction], _: &[Slot]| match &order {
             Some(order) if order.len() == instructions.len() => order.clone(),

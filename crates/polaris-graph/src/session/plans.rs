@@ -63,10 +63,10 @@ impl Plans {
         list.push((key, Arc::clone(entry)));
     }
 
-    /// Lets go of all arrays in a memory.
-    pub fn forget(&self, memory: u64) {
+    /// Lets go of arrays that are not in use: those in one memory, or all.
+    pub fn forget(&self, memory: Option<u64>) {
         for (_, entry) in lock(&self.0).iter() {
-            lock(&entry.idle).retain(|context| context.memory != memory);
+            lock(&entry.idle).retain(|context| memory.is_some_and(|one| context.memory != one));
             if let Some(rest) = &entry.plan.rest {
                 rest.plans.forget(memory);
             }

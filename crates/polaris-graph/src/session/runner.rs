@@ -81,22 +81,26 @@ impl Runner {
 
     /// The plan for what is given, without running it.
     pub fn plan_for(&self, given: &[(ValueId, Type)]) -> Result<Arc<Plan>> {
+        if let Some(entry) = self.plans.find(given) {
+            return Ok(Arc::clone(&entry.plan));
+        }
         let nodes: Vec<usize> = (0..self.graph.nodes.len()).collect();
         let none = HashMap::new();
         self.with_memory(|memory| {
-            let (entry, _) = self.entry(&self.plans, given, &nodes, &none, memory)?;
+            let (entry, context) = self.entry(&self.plans, given, &nodes, &none, memory)?;
+            entry.put(context);
             Ok(Arc::clone(&entry.plan))
         })
     }
 
-    /// Does something with a memory that nobody else has meanwhile.
+    /// Does something with a memory that nobody else has meanwhile. It is found when a plan needs it.
     fn with_memory<T>(&self, work: impl FnOnce(&mut Memory) -> Result<T>) -> Result<T> {
-        let mut memory = lock(&self.memories).pop().unwrap_or_default();
+        let mut memory = Memory::default();
         let result = work(&mut memory);
-        match result.is_ok() {
-            true => lock(&self.memories).push(memory),
-            // Work that failed may have left something behind.
-            false => self.plans.forget(memory.number()),
+        match &result {
+            Err(error) if error.is_device_failure() => self.plans.forget(Some(memory.number())),
+            _ if memory.bytes() > 0 => lock(&self.memories).push(memory),
+            _ => {}
         }
         result
     }
@@ -166,8 +170,11 @@ impl Runner {
         memory: &mut Memory,
     ) -> Result<(Arc<Entry>, Context)> {
         if let Some(entry) = plans.find(given) {
-            let context = entry.take(memory.number());
-            let context = context.map_or_else(|| self.context(&entry.plan, memory), Ok)?;
+            self.make_room(&entry.plan, memory)?;
+            let context = match entry.take(memory.number()) {
+                Some(context) => context,
+                None => Context::new(&entry.plan, memory)?,
+            };
             return Ok((entry, context));
         }
         let first = std::ptr::eq(plans, &self.plans);
@@ -207,7 +214,8 @@ impl Runner {
                 largest_chunk: self.engine.largest_chunks(),
                 reorder,
             })?;
-            let context = self.context(&plan, memory)?;
+            self.make_room(&plan, memory)?;
+            let context = Context::new(&plan, memory)?;
             let missing = without_kernel(&plan, &context);
             if missing.iter().all(|node| on_cpu.contains(node)) {
                 return Ok((plan, context));
@@ -216,22 +224,30 @@ impl Runner {
         }
     }
 
-    /// A plan's arrays in a memory, which grows if it must; where there is no room left, memories that are
-    /// not in use are given back.
-    fn context(&self, plan: &Plan, memory: &mut Memory) -> Result<Context> {
-        if !memory.has_room_for(plan) {
-            self.plans.forget(memory.number());
-            match memory.grow(plan, &self.engine) {
-                Err(error) if error.is_device_failure() => {
-                    for idle in lock(&self.memories).drain(..) {
-                        self.plans.forget(idle.number());
-                    }
-                    memory.grow(plan, &self.engine)?;
-                }
-                result => result?,
-            }
+    /// Makes room for a plan. Of memories that are not in use, the smallest that has room is taken, otherwise the
+    /// largest, which grows; where there is no room left, all others are given back.
+    pub(super) fn make_room(&self, plan: &Plan, memory: &mut Memory) -> Result<()> {
+        if !memory.has_room_for(plan) && memory.bytes() == 0 {
+            *memory = take_best(&mut lock(&self.memories), plan).unwrap_or_default();
         }
-        Context::new(plan, &self.engine, memory)
+        if memory.has_room_for(plan) {
+            return Ok(());
+        }
+        self.plans.forget(Some(memory.number()));
+        match memory.grow(plan, &self.engine) {
+            Err(error) if error.is_device_failure() => {
+                lock(&self.memories).clear();
+                self.plans.forget(None);
+                memory.grow(plan, &self.engine)
+            }
+            result => result,
+        }
+    }
+
+    /// Gives back a memory at once, with all arrays in it.
+    pub(super) fn drop_memory(&self, memory: &mut Memory) {
+        self.plans.forget(Some(memory.number()));
+        *memory = Memory::default();
     }
 
     /// The runner of a graph inside a node.
@@ -244,6 +260,16 @@ impl Runner {
         };
         Arc::clone(inner.entry(key).or_insert_with(new))
     }
+}
+
+/// Takes the smallest memory that has room for a plan, otherwise the largest.
+fn take_best(memories: &mut Vec<Memory>, plan: &Plan) -> Option<Memory> {
+    let fitting = (memories.iter().enumerate())
+        .filter(|(_, memory)| memory.has_room_for(plan))
+        .min_by_key(|(_, memory)| memory.bytes());
+    let largest = memories.iter().enumerate().max_by_key(|(_, memory)| memory.bytes());
+    let (at, _) = fitting.or(largest)?;
+    Some(memories.swap_remove(at))
 }
 
 /// What a plan is made for.
