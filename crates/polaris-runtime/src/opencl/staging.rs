@@ -103,7 +103,7 @@ pub(super) struct StagingPool {
 
 #[derive(Default)]
 struct State {
-    /// Oldest transfer first.
+    /// About the oldest transfer first.
     chunks: Vec<(Pinned, Event)>,
     made: usize,
 }
@@ -112,10 +112,9 @@ impl StagingPool {
     /// A chunk that no transfer uses: waits for the oldest one if all are busy.
     pub fn take(&self, make: impl FnOnce() -> Result<Pinned>) -> Result<Pinned> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest_is_done = match state.chunks.first() {
-            Some((_, event)) => event.is_complete()?,
-            None => false,
-        };
+        // One that failed is done too; whoever takes it hears of it, once.
+        let oldest_is_done =
+            state.chunks.first().is_some_and(|(_, event)| event.is_complete().unwrap_or(true));
         if !oldest_is_done && (state.made < MOST_CHUNKS || state.chunks.is_empty()) {
             state.made += 1;
             drop(state);

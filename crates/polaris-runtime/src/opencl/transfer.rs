@@ -16,6 +16,9 @@ const MOST_THREADS: usize = 4;
 impl ClQueue {
     /// Starts copying bytes to the device. The source may be reused at once.
     pub(super) fn upload_staged(&self, source: &[u8], target: MemoryRange<'_>) -> Result<Event> {
+        if source.is_empty() {
+            return Ok(Event::COMPLETE);
+        }
         if source.len() <= CHUNK {
             return self.upload_chunk(source, &target, 0);
         }
@@ -77,10 +80,10 @@ fn next<T>(chunks: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
     chunks.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// Does the same on this thread and on others, as far as there is work for them and the system gives some.
+/// Does the same on this thread and on others, as far as there are two chunks for each and the system gives some.
 fn in_parallel(chunks: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
-        let helpers: Vec<_> = (1..MOST_THREADS.min(chunks))
+        let helpers: Vec<_> = (1..MOST_THREADS.min(chunks / 2))
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, &work).ok())
             .collect();
         let mut result = work();
