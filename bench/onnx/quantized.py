@@ -35,7 +35,8 @@ def polaris(command, mode, path, name, images):
 
 def steps_apart(a, b):
     """In words, how many outputs are the same step of their scale, and how many at most one apart."""
-    step = numpy.diff(numpy.unique(b)).min()
+    # Outputs of a quantised model are multiples of a step; a model whose outputs are all the same has none.
+    step = numpy.diff(numpy.unique(b)).min(initial=numpy.abs(b).max() or 1)
     apart = numpy.abs(a - b) / step
     return f"{(apart < 0.5).mean():.1%} the same step, {(apart < 1.5).mean():.1%} at most one apart"
 

@@ -2,7 +2,7 @@
 
     pip install onnxruntime numpy            # and torch torchvision for --torch
     python bench/onnx/speed.py POLARIS MODELS [--threads 1,2] [--rounds 5] [--runs 10] [--mode cpu]
-                               [--device DEVICE] [--dim NAME=N] [--torch [cpu|cuda]] [NAME...]
+                               [--device DEVICE] [--dim NAME=N] [--torch cpu|cuda] [NAME...]
 
 The engines take turns, several rounds of several runs each, so that whatever disturbs one disturbs all. A time
 is the median over the rounds of the medians of their runs; a ratio is their time by ours, so that above 1 means
@@ -168,7 +168,7 @@ def main():
     parser.add_argument("--mode", default="cpu")
     parser.add_argument("--device")
     parser.add_argument("--dim", action="append", default=[])
-    parser.add_argument("--torch", nargs="?", const="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--torch", choices=["cpu", "cuda"])
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_intermixed_args()
     given = dict(dim.split("=") for dim in arguments.dim)

@@ -2,7 +2,6 @@
 
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ const SIGNALS: [i32; 3] = [SIGINT, signal_hook::consts::SIGTERM, signal_hook::co
 #[cfg(not(unix))]
 const SIGNALS: [i32; 1] = [SIGINT];
 
-static PRESSED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static PRESSED: AtomicBool = AtomicBool::new(false);
 
 /// Listens from now on. What is set is set before the signal's handler returns: a driver's compiler that fails
 /// by the signal must not be faster than the news of it.
@@ -24,8 +23,8 @@ pub fn install() {
         // Without a handler Ctrl-C ends the process at once, which is safe too: files are replaced as a whole
         // or not at all. They are called in this order, so that the second signal finds what the first one set.
         let code = i32::from(crate::exit::INTERRUPTED);
-        let _ = flag::register_conditional_shutdown(signal, code, Arc::clone(&PRESSED));
-        let _ = flag::register(signal, Arc::clone(&PRESSED));
+        let _ = flag::register_conditional_shutdown(signal, code, &PRESSED);
+        let _ = flag::register(signal, &PRESSED);
     }
 }
 
