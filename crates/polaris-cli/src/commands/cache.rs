@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use polaris::runtime::Bytes;
-use polaris::runtime::machine::Paths;
+use polaris::runtime::machine::{Paths, files_in};
 use polaris::runtime::opencl::ProgramCache;
 use serde::Serialize;
 
@@ -34,21 +34,16 @@ struct Files {
 
 impl Files {
     fn of(folder: Option<&Path>) -> Self {
-        files(folder).fold(Self::default(), |sum, file| Self {
+        files_in(folder).fold(Self::default(), |sum, file| Self {
             files: sum.files + 1,
             bytes: sum.bytes + file.metadata().map_or(0, |meta| meta.len()),
         })
     }
 }
 
-fn files(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
-    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file())
-}
-
 fn clear(folder: Option<&Path>) -> anyhow::Result<usize> {
     let mut removed = 0;
-    for file in files(folder) {
+    for file in files_in(folder) {
         fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
         removed += 1;
     }

@@ -1,6 +1,5 @@
 //! Launches of the kernels of convolutions.
 
-use polaris_core::DType;
 use polaris_runtime::DeviceExt;
 use polaris_runtime::opencl::{Launch, OpenClDevice};
 
@@ -11,6 +10,7 @@ use super::opencl::Kernel;
 use super::opencl_program::{Config, Entry, Finish, SQUARE, TILE, TILE_K, WORK_GROUP};
 use crate::matmul::Activation;
 use crate::opencl::{pass_array, pass_axes};
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// Groups of work-items that few tiles are cut into, and the fewest positions of the gradient of a
@@ -93,7 +93,7 @@ pub(super) fn launch_gathers(
         let elements = gather.groups * gather.rows * positions;
         let partial = match parts {
             1 => None,
-            _ => Some(output.device().allocate(sum_dtype(output), parts * elements)?),
+            _ => Some(output.device().allocate(sum_dtype(output.dtype()), parts * elements)?),
         };
         let launch = |entry: Entry, work_groups: usize| -> Result<()> {
             let built =
@@ -139,11 +139,6 @@ pub(super) fn launch_gathers(
         }
     }
     Ok(())
-}
-
-/// What sums of a type are computed in.
-fn sum_dtype(output: &Array) -> DType {
-    if output.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
 /// Passes sizes and strides, as the source describes them.
@@ -201,7 +196,7 @@ pub(super) fn launch_weight(
     let (parts, part_length) = parts_of(tiles, positions, FEWEST_POSITIONS);
     let is_tiled = kernel == Kernel::Tiled;
     let partial_length = if is_tiled { parts * elements } else { 1 };
-    let partial = output.device().allocate(sum_dtype(output), partial_length)?;
+    let partial = output.device().allocate(sum_dtype(output.dtype()), partial_length)?;
     let arrays = [roles.x, roles.y, output];
     let wide = is_wide(arrays);
     let config = Config { weight: true, dtype: output.dtype(), wide, cut: false, finish: None };

@@ -11,6 +11,7 @@ use crate::lanes::Lanes;
 use crate::opencl::{
     ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_lane_axes, work_group,
 };
+use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// The kernels of running sums.
@@ -175,7 +176,7 @@ impl Call<'_> {
     fn groups(&self, segments: usize, segment_length: usize) -> Result<()> {
         let group = self.config.work_group;
         let count = self.lanes.count();
-        let sum_type = if self.config.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let sum_type = sum_dtype(self.config.dtype);
         let partial = if segments > 1 { count * segments } else { 1 };
         let sums = Array::empty(self.arrays[0].device(), sum_type, Shape::new(&[partial])?)?;
         let kernel = self.kernel(Entry::Group)?;

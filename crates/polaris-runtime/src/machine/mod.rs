@@ -4,7 +4,7 @@
 mod paths;
 mod profile;
 
-pub use paths::Paths;
+pub use paths::{Paths, files_in};
 pub use profile::{
     CheckRecord, CheckStatus, DeviceProfile, LinkMeasurement, Measurement, Profile,
     QuarantinedKernel,

@@ -1,7 +1,7 @@
 //! Where the files of Polaris lie.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// The folders Polaris writes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,4 +61,9 @@ impl Paths {
     pub fn profile(&self) -> Option<PathBuf> {
         self.data.as_ref().map(|data| data.join("machine.json"))
     }
+}
+/// The files of a folder; none if there is no such folder.
+pub fn files_in(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file())
 }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
+use crate::machine::files_in;
+
 /// Names a program: a hash of its source, options, device and driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey(String);
@@ -76,10 +78,9 @@ impl ProgramCache {
     }
 
     fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let entries = self.folder.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| {
-            path.extension().is_some_and(|extension| extension == "program") && path.is_file()
-        })
+        let is_program =
+            |path: &PathBuf| path.extension().is_some_and(|extension| extension == "program");
+        files_in(self.folder.as_deref()).filter(is_program)
     }
 
     pub(super) fn load(&self, key: &CacheKey) -> Option<Vec<u8>> {
