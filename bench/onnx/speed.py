@@ -72,9 +72,12 @@ class Polaris:
         for name, length in lengths.items():
             self.command += ["--dim", f"{name}={length}"]
 
+    def answer(self):
+        """What `polaris bench model` says."""
+        return json.loads(subprocess.run(self.command, check=True, stdout=subprocess.PIPE).stdout)
+
     def round(self):
-        answer = subprocess.run(self.command, check=True, stdout=subprocess.PIPE).stdout
-        return json.loads(answer)["median_ms"]
+        return self.answer()["median_ms"]
 
 
 class OnnxRuntime:
