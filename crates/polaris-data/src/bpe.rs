@@ -7,7 +7,7 @@ use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-use crate::{Error, Result, Tokenizer, files, write_whole};
+use crate::{Error, Result, Tokenizer, files, write_atomic};
 
 /// A tokenizer read from a `tokenizer.json` or trained here. The file may hold other models than
 /// byte-pair encoding; whatever the `tokenizers` crate reads is used as it is.
@@ -77,7 +77,7 @@ impl Bpe {
     /// Writes its `tokenizer.json`. The file appears whole or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        write_whole(path, self.to_json()?.as_bytes()).map_err(files::io(path, "write"))
+        write_atomic(path, self.to_json()?.as_bytes()).map_err(files::io(path, "write"))
     }
 }
 

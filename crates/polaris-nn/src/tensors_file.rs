@@ -45,7 +45,7 @@ pub fn write(
 /// `File` if the disk is full or the place cannot be written.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    folder.and_then(|()| polaris_data::write_whole(path, bytes)).map_err(|error| {
+    folder.and_then(|()| polaris_data::write_atomic(path, bytes)).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::StorageFull => "; free some space: what was there is still there",
             _ => "",

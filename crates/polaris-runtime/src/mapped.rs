@@ -1,6 +1,5 @@
 //! Files that are read where they lie.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,12 +34,7 @@ impl MappedFile {
     /// If it cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
-        // Opening a pipe would wait for someone to write into it.
-        let metadata = std::fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(failed(std::io::Error::other("it is no plain file")));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let (file, metadata) = polaris_files::open(path).map_err(failed)?;
         if metadata.len() == 0 {
             return Ok(Self { map: None });
         }

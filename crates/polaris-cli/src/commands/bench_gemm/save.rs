@@ -121,7 +121,7 @@ fn updated(
 
 /// Writes a file beside its place and renames it: a reader sees the old one or the new one.
 pub fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    polaris::data::write_whole(path, text.as_bytes())
+    polaris::data::write_atomic(path, text.as_bytes())
         .with_context(|| format!("could not write {}", path.display()))
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use polaris::data::{NpyRows, WholeFile};
+use polaris::data::{AtomicFile, NpyRows};
 use serde::Serialize;
 
 use crate::arguments::FormatName;
@@ -17,8 +17,8 @@ pub struct Vectors {
 }
 
 enum Sink {
-    Npy(NpyRows<BufWriter<WholeFile>>),
-    Jsonl(BufWriter<WholeFile>),
+    Npy(NpyRows<BufWriter<AtomicFile>>),
+    Jsonl(BufWriter<AtomicFile>),
     Stdout(BufWriter<Stdout>),
 }
 
@@ -41,7 +41,7 @@ impl Vectors {
         const ROOM: usize = 1 << 16;
         let sink = match path {
             None => Ok(Sink::Stdout(BufWriter::with_capacity(ROOM, io::stdout()))),
-            Some(path) => WholeFile::create(path).and_then(|file| {
+            Some(path) => AtomicFile::create(path).and_then(|file| {
                 let file = BufWriter::with_capacity(ROOM, file);
                 Ok(match format {
                     FormatName::Npy => Sink::Npy(NpyRows::new(file, dimension)?),
@@ -74,7 +74,7 @@ impl Vectors {
 
     /// Brings everything to its place.
     pub fn finish(self) -> anyhow::Result<()> {
-        let whole = |writer: BufWriter<WholeFile>| {
+        let whole = |writer: BufWriter<AtomicFile>| {
             writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
         };
         let done = match self.sink {

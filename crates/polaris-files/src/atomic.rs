@@ -10,12 +10,12 @@ const UNFINISHED: &str = ".writing-";
 /// A file that gets its name only when all of it is on the disk. If it is dropped before, nothing is left
 /// of it, and what was under its name is still there.
 #[derive(Debug)]
-pub struct WholeFile {
+pub struct AtomicFile {
     file: tempfile::NamedTempFile,
     path: PathBuf,
 }
 
-impl WholeFile {
+impl AtomicFile {
     /// Begins a file in a folder that is there.
     ///
     /// # Errors
@@ -23,8 +23,8 @@ impl WholeFile {
     pub fn create(path: &Path) -> io::Result<Self> {
         let folder = folder_of(path);
         // A rename would put a file in the place of a pipe, or of /dev/null.
-        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(io::Error::other("this is no plain file; name one"));
+        if let Ok(there) = std::fs::metadata(path) {
+            crate::regular::require_regular(&there)?;
         }
         let mut builder = tempfile::Builder::new();
         builder.prefix(UNFINISHED);
@@ -49,7 +49,7 @@ impl WholeFile {
     }
 }
 
-impl Write for WholeFile {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -59,7 +59,7 @@ impl Write for WholeFile {
     }
 }
 
-impl Seek for WholeFile {
+impl Seek for AtomicFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file.seek(to)
     }
@@ -69,8 +69,8 @@ impl Seek for WholeFile {
 ///
 /// # Errors
 /// If the disk is full or the place cannot be written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = WholeFile::create(path)?;
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = AtomicFile::create(path)?;
     file.write_all(bytes)?;
     file.finish()
 }
@@ -99,16 +99,16 @@ mod tests {
     #[test]
     fn a_file_is_whole_or_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(WholeFile::create(&folder.path().join("missing").join("file")).is_err());
-        assert!(WholeFile::create(folder.path()).is_err());
+        assert!(AtomicFile::create(&folder.path().join("missing").join("file")).is_err());
+        assert!(AtomicFile::create(folder.path()).is_err());
         let path = folder.path().join("file");
-        let mut unfinished = WholeFile::create(&path).unwrap();
+        let mut unfinished = AtomicFile::create(&path).unwrap();
         unfinished.write_all(b"half").unwrap();
         assert!(!path.exists());
         drop(unfinished);
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
-        write_whole(&path, b"old").unwrap();
-        let mut file = WholeFile::create(&path).unwrap();
+        write_atomic(&path, b"old").unwrap();
+        let mut file = AtomicFile::create(&path).unwrap();
         file.write_all(b"__w").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         file.seek(SeekFrom::Start(0)).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_an_ended_process_left_is_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        write_whole(&folder.path().join("kept"), b"").unwrap();
+        write_atomic(&folder.path().join("kept"), b"").unwrap();
         std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), b"").unwrap();
         remove_unfinished(folder.path());
         let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
