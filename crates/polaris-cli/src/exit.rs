@@ -26,6 +26,9 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
 
 /// The code that an error ends the process with.
 pub fn code_of(error: &anyhow::Error) -> u8 {
+    if let Some(polaris::graph::Error::ModeWithoutDevice { .. }) = error.downcast_ref() {
+        return USAGE;
+    }
     match runtime_error(error) {
         Some(RuntimeError::Interrupted) => INTERRUPTED,
         Some(RuntimeError::UnknownDevice { .. } | RuntimeError::InvalidMemoryLimit { .. }) => USAGE,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
+use polaris::CancellationToken;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
@@ -31,6 +32,11 @@ pub fn install() {
 /// Whether the user wants the work to stop.
 pub fn requested() -> bool {
     PRESSED.load(Ordering::SeqCst)
+}
+
+/// The user's wish as a token for the library.
+pub fn token() -> CancellationToken {
+    CancellationToken::when(requested)
 }
 
 /// Whether a process that ended so was stopped by the user: a Ctrl-C that comes while a process is

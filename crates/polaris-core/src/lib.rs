@@ -3,12 +3,14 @@
 
 #![forbid(unsafe_code)]
 
+mod cancel;
 mod collapse;
 mod dtype;
 mod error;
 mod layout;
 mod shape;
 
+pub use cancel::CancellationToken;
 pub use collapse::Collapsed;
 pub use dtype::{Bool, DType, Element};
 pub use error::{Error, Result};

@@ -31,7 +31,7 @@ impl Engine for Planned<'_> {
             outputs.push(made.into_iter().map(|(_, value)| value).collect());
             let types: Vec<_> = given.iter().map(|(name, value)| (*name, value.ty())).collect();
             let plan = session.plan(&types).map_err(refuse)?;
-            wholly_on_device &= !session.fell_back() && plan.is_wholly_on(session.side());
+            wholly_on_device &= session.fallback().is_none() && plan.is_wholly_on(session.side());
         }
         Ok(Run { outputs, wholly_on_device })
     }

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use polaris_runtime::DeviceId;
+
+use crate::Mode;
+
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -45,6 +49,14 @@ pub enum Error {
     /// No device of the kind that was asked for.
     #[error("there is no OpenCL device; use `--mode cpu`, or see `polaris devices`")]
     NoGpu,
+    /// A mode that cannot run on the device that was named with it.
+    #[error("the mode {} does not run on {device}; {}", mode.name(), mode_advice(*mode))]
+    ModeWithoutDevice {
+        /// The mode.
+        mode: Mode,
+        /// The device.
+        device: DeviceId,
+    },
     /// No pass of that name.
     #[error("there is no pass `{name}`; there are {known}")]
     UnknownPass {
@@ -77,10 +89,26 @@ fn unsupported_in_words(operators: &[UnsupportedOperator]) -> String {
     text
 }
 
+fn mode_advice(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Cpu => "name the device cpu or none, or choose the mode gpu",
+        _ => "name an OpenCL device or none, or choose the mode cpu",
+    }
+}
+
 impl Error {
     /// What went wrong in an operation, with the node that it is part of.
     pub(crate) fn at(node: &polaris_onnx::Node, reason: polaris_ops::Error) -> Self {
         Self::Node { node: node.path.clone(), operator: node.operator_name(), reason }
+    }
+
+    /// Whether the work was cancelled by its caller.
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Onnx(error) => matches!(error, polaris_onnx::Error::Cancelled),
+            Self::Runtime(error) => matches!(error, polaris_runtime::Error::Interrupted),
+            _ => false,
+        }
     }
 
     /// Whether something is missing here rather than wrong there.

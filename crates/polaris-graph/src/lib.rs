@@ -23,4 +23,4 @@ pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
 pub use passes::Passes;
-pub use session::{Mode, Options, Profile, ProfileRow, Session};
+pub use session::{Fallback, Mode, Options, Profile, ProfileRow, RunOptions, Session};

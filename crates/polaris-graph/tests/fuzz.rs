@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use polaris_core::CancellationToken;
 use polaris_graph::{Mode, Options, Session};
-use polaris_onnx::{Dim, ElementType, Model, NoExternalData, Tensor, Type, Value, messages};
+use polaris_onnx::{
+    Dim, ElementType, Limits, Model, NoExternalData, Tensor, Type, Value, messages,
+};
 use polaris_runtime::{Runtime, RuntimeOptions};
 use prost::Message;
 
@@ -186,14 +189,14 @@ fn time_is_up() -> bool {
 
 #[test]
 fn damaged_files_are_survived() {
-    polaris_onnx::stop_when(time_is_up);
     let number = |name: &str, default| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let (files, seed): (u64, u64) =
         (number("POLARIS_FUZZ_FILES", 2000), number("POLARIS_FUZZ_SEED", 1));
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
-    let options = Options { mode: Mode::Cpu, ..Options::default() };
+    let cancellation = Some(CancellationToken::when(time_is_up));
+    let options = Options { mode: Mode::Cpu, cancellation, ..Options::default() };
     let mut originals = models::all();
     if let Some(data) = models::onnx_data() {
         for case in std::fs::read_dir(data.join("node")).unwrap() {
@@ -224,9 +227,10 @@ fn damaged_files_are_survived() {
             // A node of thirty bytes becomes structures of some hundred.
             assert!(all <= 24 * size + (64 << 10), "{all} bytes for a file of {size}");
             let Ok(model) = model else { return (false, false) };
-            let Ok(session) = Session::new(&runtime, model, &options) else { return (true, false) };
             // What is not wrong may still be large: tensors are limited, as a user can limit memory.
-            polaris_onnx::set_largest_tensor(16 << 20);
+            let largest_tensor = Some(16 << 20);
+            let _limits = Limits { largest_tensor, ..Limits::default() }.enter();
+            let Ok(session) = Session::new(&runtime, model, &options) else { return (true, false) };
             let given: Option<Vec<(&str, Value)>> =
                 session.inputs().into_iter().map(|(name, ty)| Some((name, input(ty)?))).collect();
             let ran = given.is_some_and(|given| session.run(&given).is_ok());

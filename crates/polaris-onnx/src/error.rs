@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// Someone wanted the model to stop.
     #[error("stopped before the model had run to its end")]
-    Stopped,
+    Cancelled,
     /// Inputs that are not those of the model.
     #[error("{why}")]
     Input {
@@ -96,7 +96,7 @@ impl Error {
     /// The same error with the node where it happened; an inner node's name stays.
     pub fn at(self, node: &crate::Node) -> Self {
         match self {
-            Self::Node { .. } | Self::Stopped => self,
+            Self::Node { .. } | Self::Cancelled => self,
             other => Self::Node {
                 node: node.path().to_owned(),
                 operator: node.operator_name(),

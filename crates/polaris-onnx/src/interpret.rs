@@ -1,6 +1,6 @@
 //! Evaluates a graph node by node on the host.
 
-use crate::limits::check_stop;
+use crate::limits::check_cancelled;
 use crate::operators::{self, Call, Scope};
 use crate::{Error, Graph, Node, Result, Value, ValueId};
 
@@ -30,7 +30,7 @@ pub fn interpret(
     }
     let missing = |id: ValueId| Error::input(format!("`{}` was not given", graph.value(id).name));
     for node in &graph.nodes {
-        check_stop()?;
+        check_cancelled()?;
         let mut operands = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {
             operands.push(match *input {

@@ -32,7 +32,7 @@ pub use element::ElementType;
 pub use error::{Error, Result};
 pub use graph::{Capture, Graph, Node, ValueId, ValueSlot};
 pub use interpret::{interpret, interpret_node};
-pub use limits::{check_stop, largest_tensor, set_largest_tensor, stop_when};
+pub use limits::{EnteredLimits, Limits, check_cancelled, is_cancellable, largest_tensor};
 pub use model::{ExternalData, Model, NoExternalData};
 pub use read::{read_tensor, read_value};
 pub use tensor::{Plain, Tensor};

@@ -1,39 +1,84 @@
 //! Limits for what files ask for: a few bytes could want all memory, or a loop without an end.
+//!
+//! Every operator makes tensors, so limits are not handed from function to function: a run enters its own, and
+//! they hold on its thread until it ends.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use polaris_core::CancellationToken;
 
 use crate::{ElementType, Error, Result};
 
-static LARGEST_TENSOR: AtomicU64 = AtomicU64::new(8 << 30);
+/// The largest tensor, in bytes, where no limits were entered.
+const DEFAULT_LARGEST_TENSOR: u64 = 8 << 30;
 
-/// The largest tensor that is made, in bytes.
+/// What a run may take.
+#[derive(Debug, Clone, Default)]
+pub struct Limits {
+    /// The largest tensor that is made, in bytes.
+    pub largest_tensor: Option<u64>,
+    /// The run ends when one of them is cancelled: asked between nodes and between the steps of loops.
+    pub cancellation: Vec<CancellationToken>,
+}
+
+thread_local! {
+    /// The limits in force; those entered last are at the end, and include those around them.
+    static ENTERED: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Limits are in force while this lives.
+#[derive(Debug)]
+#[must_use = "the limits hold while this lives"]
+pub struct EnteredLimits {
+    /// How many were in force before.
+    depth: usize,
+    /// It ends on the thread on which it began.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Limits {
+    /// Puts them in force on this thread. Limits that are in force already hold as well.
+    pub fn enter(mut self) -> EnteredLimits {
+        let depth = ENTERED.with_borrow_mut(|entered| {
+            if let Some(around) = entered.last() {
+                self.largest_tensor =
+                    [self.largest_tensor, around.largest_tensor].into_iter().flatten().min();
+                self.cancellation.extend(around.cancellation.iter().cloned());
+            }
+            entered.push(self);
+            entered.len() - 1
+        });
+        EnteredLimits { depth, not_send: PhantomData }
+    }
+}
+
+impl Drop for EnteredLimits {
+    fn drop(&mut self) {
+        ENTERED.with_borrow_mut(|entered| entered.truncate(self.depth));
+    }
+}
+
+/// The largest tensor that is made on this thread, in bytes.
 pub fn largest_tensor() -> u64 {
-    LARGEST_TENSOR.load(Ordering::Relaxed)
+    let entered = ENTERED.with_borrow(|entered| entered.last()?.largest_tensor);
+    entered.unwrap_or(DEFAULT_LARGEST_TENSOR)
 }
 
-/// Sets the largest tensor that is made, in bytes, for the whole process.
-pub fn set_largest_tensor(bytes: u64) {
-    LARGEST_TENSOR.store(bytes, Ordering::Relaxed);
+/// Whether the run on this thread can be cancelled at all.
+pub fn is_cancellable() -> bool {
+    ENTERED.with_borrow(|entered| entered.last().is_some_and(|last| !last.cancellation.is_empty()))
 }
 
-static STOP: OnceLock<fn() -> bool> = OnceLock::new();
-
-/// Sets who says, for the whole process, that models shall stop running: asked between nodes and between
-/// the steps of loops. The first one stays.
-pub fn stop_when(stop: fn() -> bool) {
-    let _ = STOP.set(stop);
-}
-
-/// Whether a model may go on.
+/// Whether the run on this thread may go on.
 ///
 /// # Errors
-/// `Stopped` if it shall not.
-pub fn check_stop() -> Result<()> {
-    match STOP.get() {
-        Some(stop) if stop() => Err(Error::Stopped),
-        _ => Ok(()),
-    }
+/// `Cancelled` if it may not.
+pub fn check_cancelled() -> Result<()> {
+    let cancelled = ENTERED.with_borrow(|entered| {
+        entered.last().is_some_and(|last| last.cancellation.iter().any(|one| one.is_cancelled()))
+    });
+    if cancelled { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 /// The number of elements of a shape, if a tensor of it is within the limit.
@@ -51,4 +96,36 @@ pub(crate) fn checked_elements(element: ElementType, shape: &[usize]) -> Result<
                 && shape.iter().all(|&length| length as u64 <= limit)
         })
         .ok_or_else(|| Error::TooLarge { element, shape: shape.to_vec(), limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_end_with_their_scope_and_never_widen() {
+        let token = CancellationToken::new();
+        {
+            let _outer =
+                Limits { largest_tensor: Some(100), cancellation: vec![token.clone()] }.enter();
+            assert_eq!(largest_tensor(), 100);
+            {
+                let _inner = Limits { largest_tensor: Some(1000), ..Limits::default() }.enter();
+                assert_eq!(largest_tensor(), 100);
+                assert!(check_cancelled().is_ok());
+                token.cancel();
+                assert!(matches!(check_cancelled(), Err(Error::Cancelled)));
+            }
+            let _tight = Limits { largest_tensor: Some(10), ..Limits::default() }.enter();
+            assert_eq!(largest_tensor(), 10);
+            std::thread::spawn(|| {
+                assert_eq!(largest_tensor(), DEFAULT_LARGEST_TENSOR);
+                assert!(check_cancelled().is_ok());
+            })
+            .join()
+            .unwrap();
+        }
+        assert_eq!(largest_tensor(), DEFAULT_LARGEST_TENSOR);
+        assert!(check_cancelled().is_ok() && !is_cancellable());
+    }
 }

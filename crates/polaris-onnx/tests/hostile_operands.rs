@@ -2,7 +2,7 @@
 
 use polaris_onnx::operators::Scope;
 use polaris_onnx::{
-    Attribute, Attributes, ElementType, Node, Tensor, Value, ValueId, interpret_node,
+    Attribute, Attributes, ElementType, Limits, Node, Tensor, Value, ValueId, interpret_node,
 };
 
 /// Operators with operands that are computed element by element, generated, quantised, or multiplied.
@@ -115,7 +115,7 @@ fn attributes(choices: &mut Choices) -> Attributes {
 
 #[test]
 fn no_operands_make_an_operator_panic() {
-    polaris_onnx::set_largest_tensor(1 << 20);
+    let _limits = Limits { largest_tensor: Some(1 << 20), ..Limits::default() }.enter();
     let operands = operands();
     let mut choices = Choices(1);
     let mut answered = 0;

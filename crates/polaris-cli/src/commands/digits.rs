@@ -72,9 +72,15 @@ impl Digits {
 
     /// Reads all of them on a device, at once.
     pub fn read(&self, session: &Session, device: &DeviceRef) -> anyhow::Result<ReadDigits> {
-        let options = match device.as_cpu() {
-            Some(_) => Options { mode: Mode::Cpu, ..Options::default() },
-            None => Options { mode: Mode::Gpu, device: Some(device.clone()), ..Options::default() },
+        let mode = match device.as_cpu() {
+            Some(_) => Mode::Cpu,
+            None => Mode::Gpu,
+        };
+        let options = Options {
+            mode,
+            device: Some(device.clone()),
+            cancellation: Some(crate::interrupt::token()),
+            ..Options::default()
         };
         let model = Model::new(&session.runtime, self.graph.clone(), &options)?;
         // Once, so that it is planned and kernels are built.

@@ -76,7 +76,7 @@ impl Costs {
 
     fn measure(&self, device: &DeviceRef) -> Result<Measurement> {
         log::warn!("{} ({}) is measured, once", device.id(), device.info().name);
-        let measured = measure::measure(device, &|| polaris_onnx::check_stop().is_err())?;
+        let measured = measure::measure(device, &|| polaris_onnx::check_cancelled().is_err())?;
         let kept = device.as_cpu().is_none() || self.all_threads;
         if let Some(path) = self.paths.profile().filter(|_| kept) {
             let key = device.info().profile_key();

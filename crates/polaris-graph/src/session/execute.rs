@@ -8,18 +8,21 @@ use polaris_onnx::{Graph, Tensor, Value, ValueId, interpret_node};
 use polaris_ops::Array;
 
 use super::context::{Context, Ready, dense_part};
+use super::in_flight::InFlight;
 use super::observe::Observer;
 use super::runner::Runner;
-use crate::plan::{HostInput, HostOutput, Origin, Plan, PlanOutput, Step, element_of};
+use crate::plan::{HostInput, HostOutput, Origin, Plan, PlanOutput, Side, Step, element_of};
 use crate::{Error, Result};
 
 impl Runner {
-    /// The results of a plan for what is given, in the order of its inputs.
+    /// The results of a plan for what is given, in the order of its inputs. Of the graph's outputs only those
+    /// are read back that are wanted, or that a later stage needs.
     pub(super) fn execute<O: Observer>(
         &self,
         plan: &Plan,
         context: &Context,
         given: &[(ValueId, Value)],
+        wanted: &[ValueId],
         observer: &mut O,
     ) -> Result<Vec<(ValueId, Value)>> {
         let mut values: HashMap<ValueId, Value> = HashMap::new();
@@ -32,8 +35,9 @@ impl Runner {
                 }
             }
         }
+        let mut in_flight = InFlight::new(self.engine.devices[Side::Gpu.index()].as_ref());
         for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
-            polaris_onnx::check_stop()?;
+            polaris_onnx::check_cancelled()?;
             match &instruction.step {
                 Step::Device { action, .. } => {
                     let inputs: Vec<&Array> = ready.inputs.iter().collect();
@@ -52,10 +56,21 @@ impl Runner {
                     self.interpret(instruction.node, &instruction.step, ready, &mut values)?
                 }
             }
+            if instruction.side == Side::Gpu {
+                in_flight.add()?;
+            }
             observer.after(&self.engine, instruction)?;
         }
+        in_flight.finish()?;
+        let later = plan.rest.as_ref().map_or(&[][..], |rest| &rest.needs);
+        let is_wanted = |id: &ValueId| {
+            wanted.contains(id) || later.contains(id) || !self.graph.outputs.contains(id)
+        };
         let mut outputs = Vec::with_capacity(plan.outputs.len());
         for ((id, output), array) in plan.outputs.iter().zip(&context.outputs) {
+            if !is_wanted(id) {
+                continue;
+            }
             let value = match (output, array) {
                 (PlanOutput::Constant(value), _) => Some(value.clone()),
                 (_, Some(array)) => Some(Value::Tensor(read(array)?)),
@@ -140,7 +155,7 @@ impl Scope for Surroundings<'_> {
             inputs.filter_map(|(&id, value)| Some((id, value.clone()?))).collect();
         let captures = graph.captures.iter().zip(captured);
         given.extend(captures.map(|(capture, value)| (capture.inner, value.clone())));
-        self.runner.inner(graph).run(given).map_err(|error| match error {
+        self.runner.inner(graph).run(given, &graph.outputs).map_err(|error| match error {
             Error::Onnx(error) => error,
             other => polaris_onnx::Error::operands(other.to_string()),
         })

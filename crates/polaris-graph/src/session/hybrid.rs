@@ -67,13 +67,7 @@ impl Runner {
         let all: HashSet<usize> = wanted.nodes.iter().copied().collect();
         // Constants that are needed on the other side only to find that out are let go of again.
         let scratch = Constants::new(Arc::clone(&self.engine));
-        let gpu = match self.build(wanted, &scratch, &HashSet::new(), None, memory) {
-            Err(error) if error.is_device_failure() => {
-                log::warn!("{error}; the model runs on the CPU alone");
-                return self.build(wanted, &self.constants, &all, None, memory);
-            }
-            result => result?,
-        };
+        let gpu = self.build(wanted, &scratch, &HashSet::new(), None, memory)?;
         let cpu = self.build(wanted, &scratch, &all, None, memory)?;
         if measure {
             costs.with(|model| {
@@ -255,13 +249,13 @@ impl Runner {
             }
             for (one, times) in close.iter().zip(&mut times) {
                 let start = Instant::now();
-                match self.execute(&one.plan, &one.context, &given, &mut ()) {
+                match self.execute(&one.plan, &one.context, &given, &self.graph.outputs, &mut ()) {
                     Ok(_) if round > 0 => times.push(start.elapsed().as_secs_f64()),
                     Ok(_) => {}
                     Err(error) if error.is_device_failure() => return Err(error),
                     // The user's wish ends it; what zeros do not suit is decided by predictions.
                     Err(error) => {
-                        polaris_onnx::check_stop()?;
+                        polaris_onnx::check_cancelled()?;
                         log::info!("plans are not tried: {error}");
                         return Ok(None);
                     }

@@ -49,7 +49,7 @@ impl Runner {
         let begin = Instant::now();
         'rounds: for round in 0..=ROUNDS {
             for one in unknown.iter_mut().filter(|one| !one.refused) {
-                polaris_onnx::check_stop()?;
+                polaris_onnx::check_cancelled()?;
                 if begin.elapsed() > 2 * BUDGET {
                     break 'rounds;
                 }

@@ -73,23 +73,25 @@ impl Session {
     /// As for [`Session::run`], but a device that fails is not replaced.
     pub fn profile(&self, inputs: &[(&str, Value)], runs: usize) -> Result<Profile> {
         let given = self.check_inputs(inputs)?;
+        let _limits = self.limits(None);
         let runner = self.runner();
-        runner.run(given.clone())?;
+        let wanted = &self.graph.outputs;
+        runner.run(given.clone(), wanted)?;
         let mut plain = Vec::new();
         let mut watch = StopWatch::new();
         for round in 0..runs.max(1) {
             if round < PLAIN_RUNS {
                 let start = Instant::now();
-                runner.run(given.clone())?;
+                runner.run(given.clone(), wanted)?;
                 plain.push(start.elapsed().as_secs_f64());
             }
-            runner.run_watched(given.clone(), &mut watch)?;
+            runner.run_watched(given.clone(), wanted, &mut watch)?;
         }
         self.costs.with(|model| {
             let mut rows = Vec::new();
             let mut measured = Vec::new();
             for watched in &watch.plans {
-                add_rows(runner, watched, model, &mut rows, &mut measured);
+                add_rows(&runner, watched, model, &mut rows, &mut measured);
             }
             if let Err(error) = model.remember(averaged(measured)) {
                 log::warn!("{error}; the times are forgotten with this process");
@@ -176,11 +178,4 @@ fn averaged(measured: Vec<(Side, String, Entry)>) -> Vec<(Side, String, Entry)> 
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
-impl Session {
-    /// The runner that answers: the CPU's where the device failed before.
-    fn runner(&self) -> &Runner {
-        if self.fell_back() { self.fallback() } else { &self.preferred }
-    }
 }

@@ -105,15 +105,16 @@ impl Runner {
         result
     }
 
-    /// The outputs of the graph.
-    pub fn run(&self, given: Vec<(ValueId, Value)>) -> Result<Vec<Value>> {
-        self.run_watched(given, &mut ())
+    /// Outputs of the graph, in the order in which they are wanted.
+    pub fn run(&self, given: Vec<(ValueId, Value)>, wanted: &[ValueId]) -> Result<Vec<Value>> {
+        self.run_watched(given, wanted, &mut ())
     }
 
-    /// The outputs of the graph, while somebody looks on.
+    /// Outputs of the graph, while somebody looks on.
     pub fn run_watched<O: Observer>(
         &self,
         mut given: Vec<(ValueId, Value)>,
+        wanted: &[ValueId],
         observer: &mut O,
     ) -> Result<Vec<Value>> {
         let mut known: HashMap<ValueId, Value> = given.iter().cloned().collect();
@@ -129,7 +130,7 @@ impl Runner {
             let plan = self.with_memory(|memory| {
                 let (entry, context) = self.entry(plans, &types, nodes, constants, memory)?;
                 observer.begin(&entry.plan);
-                known.extend(self.execute(&entry.plan, &context, &given, observer)?);
+                known.extend(self.execute(&entry.plan, &context, &given, wanted, observer)?);
                 entry.put(context);
                 Ok(Arc::clone(&entry.plan))
             })?;
@@ -153,8 +154,7 @@ impl Runner {
             Error::from(polaris_onnx::Error::operands(format!("`{name}` was not computed")))
         };
         let constant = |id: ValueId| self.graph.value(id).constant.clone();
-        self.graph
-            .outputs
+        wanted
             .iter()
             .map(|&id| known.get(&id).cloned().or_else(|| constant(id)).ok_or_else(|| missing(id)))
             .collect()

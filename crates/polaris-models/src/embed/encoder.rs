@@ -143,10 +143,7 @@ impl Encoder {
     }
 
     pub fn device(&self) -> String {
-        match self.session.fell_back() {
-            true => "cpu".to_owned(),
-            false => self.session.device().id().to_string(),
-        }
+        self.session.device().id().to_string()
     }
 
     /// The output for a batch; rows without a text are one token of padding, of which nobody reads the result.

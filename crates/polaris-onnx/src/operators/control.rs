@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limits::{check_stop, largest_tensor};
+use crate::limits::{check_cancelled, largest_tensor};
 
 use super::{Call, Operator, axis};
 use crate::{Error, Graph, Result, Tensor, Value};
@@ -12,7 +12,7 @@ pub(super) const OPERATORS: &[(&str, Operator)] =
 
 /// Runs a graph inside a node, with what it captures.
 pub(super) fn run(call: &Call<'_>, graph: &Arc<Graph>, inputs: Vec<Value>) -> Result<Vec<Value>> {
-    check_stop()?;
+    check_cancelled()?;
     let captured = graph
         .captures
         .iter()

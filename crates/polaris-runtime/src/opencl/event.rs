@@ -1,7 +1,6 @@
-//! Events of OpenCL, and waiting for them without burning a core.
+//! Events of OpenCL.
 
 use std::any::Any;
-use std::time::{Duration, Instant};
 
 use cl3::event::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
@@ -28,15 +27,6 @@ unsafe impl Send for ClEvent {}
 // SAFETY: as above.
 unsafe impl Sync for ClEvent {}
 
-/// Looking again and again for this long catches short commands with hardly any delay.
-const LOOKING: Duration = Duration::from_micros(30);
-/// For this long other threads get the core between two looks.
-const YIELDING: Duration = Duration::from_micros(200);
-/// Beyond that, each sleep is this part of the time waited so far, so that the delay at the end is
-/// too.
-const SLEEP_SHARE: u32 = 64;
-const LONGEST_SLEEP: Duration = Duration::from_millis(1);
-
 impl ClEvent {
     pub fn new(raw: cl_event, device: DeviceId, context: cl3::types::cl_context) -> Self {
         Self { raw, device, context: context.addr() }
@@ -62,20 +52,6 @@ impl ClEvent {
 }
 
 impl Completion for ClEvent {
-    /// Without spinning: drivers' own waits may burn a core. Nor by callback: on NVIDIA's driver
-    /// that made a batch of launches that takes a millisecond last about twenty.
-    fn wait(&self) -> Result<()> {
-        let start = Instant::now();
-        while !self.is_complete()? {
-            match start.elapsed() {
-                waited if waited < LOOKING => std::hint::spin_loop(),
-                waited if waited < YIELDING => std::thread::yield_now(),
-                waited => std::thread::sleep((waited / SLEEP_SHARE).min(LONGEST_SLEEP)),
-            }
-        }
-        Ok(())
-    }
-
     fn is_complete(&self) -> Result<bool> {
         Ok(self.status()? == CL_COMPLETE)
     }

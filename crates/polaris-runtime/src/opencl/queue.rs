@@ -271,7 +271,7 @@ impl Queue for ClQueue {
             completion.as_any().downcast_ref::<ClEvent>().filter(|e| e.is_of(self.context));
         let Some(event) = same_context else {
             // An event of another device means nothing to this driver.
-            return completion.wait();
+            return event.wait();
         };
         // SAFETY: the list holds one live event of this context.
         let barrier = unsafe { enqueue_barrier_with_wait_list(self.raw(), 1, &event.raw()) };

@@ -53,7 +53,12 @@ pub fn measure_graph(
     speeds: &mut Speeds,
 ) -> anyhow::Result<(Option<u64>, Vec<Entry>)> {
     let open = |mode: Mode| {
-        let options = Options { mode, device: device.cloned(), ..Options::default() };
+        let options = Options {
+            mode,
+            device: device.filter(|_| mode != Mode::Cpu).cloned(),
+            cancellation: Some(interrupt::token()),
+            ..Options::default()
+        };
         Model::new(&session.runtime, drafted.model.clone(), &options)
     };
     let inputs: Vec<(&str, Value)> = (drafted.inputs.iter())
@@ -91,7 +96,7 @@ pub fn measure_graph(
         let begin = Instant::now();
         let outputs = model.run(&inputs)?;
         let first_ms = begin.elapsed().as_secs_f64() * 1e3;
-        if model.fell_back() {
+        if model.fallback().is_some() {
             failed = true;
             entries.push(Entry::left_out(mode, DEVICE_FAILED));
             continue;

@@ -15,9 +15,9 @@ use polaris::runtime::DeviceKind;
 use crate::arguments::{BenchModes, Global};
 use crate::commands::bench_gemm::{date, save::replace_file};
 use crate::commands::devices;
+use crate::exit;
 use crate::output::{self, progress};
 use crate::session::Session;
-use crate::{exit, interrupt};
 use effort::{Effort, Speeds};
 use measure::{measure_graph, measure_tokens};
 use results::{OpenCl, Row, TOLERANCE};
@@ -66,7 +66,6 @@ fn measure(
     workloads: &[&'static Workload],
     quick: bool,
 ) -> anyhow::Result<Results> {
-    polaris::onnx::stop_when(interrupt::requested);
     let device = opencl_device(session)?;
     let effort = if quick { Effort::quick() } else { Effort::full() };
     let mut speeds = Speeds::default();

@@ -11,6 +11,7 @@ pub mod run;
 
 use std::sync::Arc;
 
+use polaris::DeviceRef;
 use polaris::graph::plan::Plan;
 use polaris::graph::{Mode, Options, Passes, Session as Model};
 use polaris::onnx::{Dim, Type};
@@ -27,21 +28,16 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
 /// Where it runs, for people and programs.
 fn device_name(model: &Model) -> String {
     let id = model.device().id();
-    match (model.fell_back(), model.is_hybrid()) {
-        (true, _) => "cpu".to_owned(),
-        (false, true) => format!("cpu+{id}"),
-        (false, false) => id.to_string(),
-    }
+    if model.is_hybrid() { format!("cpu+{id}") } else { id.to_string() }
 }
 
-/// Where and how the user wants it to run. A device that is named decides, unless it is the CPU.
+/// Where and how the user wants it to run.
 pub fn options(
     session: &mut Session,
     mode: ModeName,
     passes: &PassChoice,
 ) -> anyhow::Result<Options> {
     let passes = chosen_passes(passes)?;
-    polaris::onnx::stop_when(crate::interrupt::requested);
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
         ModeName::Gpu => Mode::Gpu,
@@ -51,16 +47,28 @@ pub fn options(
     if mode != Mode::Cpu {
         session.check_new_devices()?;
     }
-    let named = match session.global.device.first() {
-        Some(&id) => Some(session.runtime.device(id)?.clone()),
-        None => None,
-    };
-    let mode = match &named {
-        Some(device) if device.as_cpu().is_some() => Mode::Cpu,
-        Some(_) if mode == Mode::Auto => Mode::Gpu,
-        _ => mode,
-    };
-    Ok(Options { mode, device: named.filter(|device| device.as_cpu().is_none()), passes })
+    let device = named_device(session)?;
+    Ok(Options { mode, device, passes, cancellation: Some(crate::interrupt::token()) })
+}
+
+/// The device that the user named. The CPU may stand beside an OpenCL device: it is always there.
+fn named_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
+    if session.global.device.is_empty() {
+        return Ok(None);
+    }
+    let named = session.devices()?;
+    let mut opencl = named.iter().filter(|device| device.as_opencl().is_some());
+    let first = opencl.next();
+    if let (Some(first), Some(second)) =
+        (first, opencl.find(|other| Some(other.id()) != first.map(|first| first.id())))
+    {
+        anyhow::bail!(
+            "a model runs on one OpenCL device, and {} and {} were named; name one",
+            first.id(),
+            second.id()
+        );
+    }
+    Ok(first.or(named.first()).cloned())
 }
 
 /// The passes that run without a word, less those that the user does not want.

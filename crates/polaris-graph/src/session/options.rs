@@ -1,0 +1,96 @@
+//! How a model is loaded and run, and which device that means.
+
+use polaris_core::CancellationToken;
+use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
+
+use crate::passes::Passes;
+use crate::{Error, Result};
+
+/// Where a model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// On the CPU.
+    Cpu,
+    /// On an OpenCL device, as far as it has the operations.
+    Gpu,
+    /// On both, each node where a cost model expects all to be done soonest. What it does not know is
+    /// measured once. If one of them alone is about as fast, all runs there.
+    Hybrid,
+    /// On a GPU if there is one, otherwise on the CPU; on the device that is named, if one is.
+    #[default]
+    Auto,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Hybrid => "hybrid",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// How a model is loaded.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where it runs.
+    pub mode: Mode,
+    /// The device, which must fit the mode. If none is named: the first GPU, or the first OpenCL device of any
+    /// kind.
+    pub device: Option<DeviceRef>,
+    /// What is rewritten before anything is planned.
+    pub passes: Passes,
+    /// Cancels everything the session does: planning, measuring and each of its runs.
+    pub cancellation: Option<CancellationToken>,
+}
+
+/// How a model is run once.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Cancels this run. What was enqueued on a device by then is left to end there.
+    pub cancellation: Option<CancellationToken>,
+    /// The outputs that are wanted, by name and in this order; all of them if `None`.
+    pub outputs: Option<Vec<String>>,
+    /// Whether the CPU takes over from a device that fails or has no room. If not, the run ends with the
+    /// device's error.
+    pub fallback: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { cancellation: None, outputs: None, fallback: true }
+    }
+}
+
+/// The OpenCL device to use, if one shall be used.
+pub(super) fn choose_device(runtime: &Runtime, options: &Options) -> Result<Option<DeviceRef>> {
+    let opencl = || runtime.devices().iter().filter(|device| device.as_opencl().is_some());
+    let gpu = || opencl().find(|device| device.info().kind == DeviceKind::Gpu);
+    if let Some(device) = &options.device {
+        let on_opencl = device.as_opencl().is_some();
+        let fits = match options.mode {
+            Mode::Cpu => !on_opencl,
+            Mode::Gpu | Mode::Hybrid => on_opencl,
+            Mode::Auto => true,
+        };
+        if !fits {
+            return Err(Error::ModeWithoutDevice { mode: options.mode, device: device.id() });
+        }
+        return Ok(on_opencl.then(|| device.clone()));
+    }
+    match options.mode {
+        Mode::Cpu => Ok(None),
+        Mode::Gpu => gpu().or_else(|| opencl().next()).cloned().map(Some).ok_or(Error::NoGpu),
+        Mode::Hybrid => {
+            let device = gpu().or_else(|| opencl().next()).cloned();
+            if device.is_none() {
+                log::warn!("there is no OpenCL device; the model runs on the CPU alone");
+            }
+            Ok(device)
+        }
+        Mode::Auto => Ok(gpu().cloned()),
+    }
+}
