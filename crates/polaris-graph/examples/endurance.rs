@@ -50,7 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
     };
     let mut same = together(2);
-    let allocator = session.device().allocator();
+    let device = session.device();
+    let allocator = device.allocator();
     let (allocations, resident) = (allocator.driver_allocations(), memory("VmRSS"));
     let start = Instant::now();
     same &= together(runs / threads);

@@ -132,7 +132,8 @@ fn repeated_runs_allocate_nothing() {
         let x = tensor(&[2, 2, 8, 8]);
         let first = session.run_tensors(vec![x.clone()]).unwrap();
         session.run_tensors(vec![x.clone()]).unwrap();
-        let device = session.device().allocator();
+        let device = session.device();
+        let device = device.allocator();
         let (count, used) = (device.driver_allocations(), device.memory_use());
         for _ in 0..1000 {
             let again = session.run_tensors(vec![x.clone()]).unwrap();
