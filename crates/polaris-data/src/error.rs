@@ -180,6 +180,14 @@ pub enum Error {
         /// Of which kind they were.
         found_kind: Kind,
     },
+    /// More than there is memory for.
+    #[error("there is no memory for {what}: {reason}; take smaller batches or less data")]
+    NoMemory {
+        /// What needs it.
+        what: String,
+        /// How much is needed, and how much there is.
+        reason: String,
+    },
     /// The thread that makes batches panicked.
     #[error("the thread that reads the data panicked: {message}; this is a bug in the data set")]
     Panicked {

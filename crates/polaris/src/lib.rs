@@ -19,6 +19,7 @@
 
 pub use polaris_core::{Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16};
 pub use polaris_data as data;
+pub use polaris_files as files;
 pub use polaris_graph as graph;
 pub use polaris_models as models;
 pub use polaris_nn as nn;
