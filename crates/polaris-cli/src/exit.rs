@@ -28,7 +28,11 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
 pub fn code_of(error: &anyhow::Error) -> u8 {
     match runtime_error(error) {
         Some(RuntimeError::Interrupted) => INTERRUPTED,
-        Some(RuntimeError::UnknownDevice { .. } | RuntimeError::InvalidMemoryLimit { .. }) => USAGE,
+        Some(
+            RuntimeError::UnknownDevice { .. }
+            | RuntimeError::InvalidMemoryLimit { .. }
+            | RuntimeError::InvalidThreads { .. },
+        ) => USAGE,
         _ => FAILED,
     }
 }

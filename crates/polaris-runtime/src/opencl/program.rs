@@ -14,6 +14,7 @@ use cl3::program::{
     create_program_with_source, get_program_build_info, get_program_info, release_program,
 };
 use cl3::types::{cl_context, cl_device_id, cl_program};
+use polaris_core::printable_lines;
 use serde::Serialize;
 
 use crate::opencl::cache::{CacheKey, ProgramCache};
@@ -306,7 +307,9 @@ impl Programs {
         built.map_err(|code| {
             let log = get_program_build_info(program.raw, self.raw_device, CL_PROGRAM_BUILD_LOG);
             let log = log
-                .map(|log| log.to_string().trim_matches(['\0', ' ', '\n']).to_owned())
+                .map(|log| {
+                    printable_lines(log.to_string().trim_matches(['\0', ' ', '\n'])).into_owned()
+                })
                 .unwrap_or_default();
             if log.is_empty() { cl3::error_codes::error_text(code).to_owned() } else { log }
         })

@@ -52,7 +52,7 @@ pub fn discover_in(folder: &Path, memory_limits: Vec<MemoryLimit>) -> Runtime {
 
 pub fn options_in(folder: &Path, memory_limits: Vec<MemoryLimit>) -> RuntimeOptions {
     let paths = Paths { cache: Some(folder.join("cache")), data: Some(folder.join("data")) };
-    RuntimeOptions { threads: Some(2), memory_limits, paths, kernel_times: false }
+    RuntimeOptions { threads: Some(2), memory_limits, paths, ..RuntimeOptions::default() }
 }
 
 /// The OpenCL devices; without any, the test is skipped in words, or fails if they are required.
