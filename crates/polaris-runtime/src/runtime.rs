@@ -207,7 +207,8 @@ impl Runtime {
     /// Which mode suits this machine, and why.
     pub fn advice(&self) -> Advice {
         if !self.opencl.searched {
-            let reason = "only the CPU was asked for; leave out --device cpu to see what else there is";
+            let reason =
+                "only the CPU was asked for; leave out --device cpu to see what else there is";
             return Advice { mode: Mode::Cpu, device: None, reason: reason.into() };
         }
         let candidates: Vec<GpuCandidate> = self.devices[1..]

@@ -112,7 +112,7 @@ pub struct ProgramCounts {
 pub struct Program {
     raw: cl_program,
     device: DeviceId,
-    name: String,
+    source: ProgramSource,
 }
 
 // SAFETY: OpenCL programs may be used from any thread.
@@ -135,7 +135,7 @@ impl Program {
             // CL_INVALID_KERNEL_NAME
             -46 => Error::BadLaunch {
                 kernel: name.to_owned(),
-                why: format!("`{}` has no kernel of that name", self.name),
+                why: format!("`{}` has no kernel of that name", self.name()),
             },
             code => failed(self.device, "clCreateKernel")(code),
         })?;
@@ -152,7 +152,14 @@ impl Program {
 
     /// The name of its source.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.source.name
+    }
+
+    /// Whether it was made from this source, whatever its name.
+    pub(super) fn is_of(&self, source: &ProgramSource) -> bool {
+        let ProgramSource { name: _, parts, defines, options } = source;
+        let own = &self.source;
+        own.parts == *parts && own.defines == *defines && own.options == *options
     }
 }
 
@@ -165,7 +172,7 @@ impl Drop for Program {
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Program({})", self.name)
+        write!(f, "Program({})", self.name())
     }
 }
 
@@ -238,7 +245,7 @@ impl Programs {
         if let Some(program) = &*program {
             return Ok(Arc::clone(program));
         }
-        let made = Arc::new(self.make(&key, &text, &options, &source.name)?);
+        let made = Arc::new(self.make(&key, &text, &options, source)?);
         *program = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -252,22 +259,28 @@ impl Programs {
             self.from_disk.fetch_add(usize::from(answer == YES), Ordering::Relaxed);
             return answer == YES;
         }
-        let built = self.build(&text, OPTIONS, &source.name).is_ok();
+        let built = self.build(&text, OPTIONS, source).is_ok();
         self.built.fetch_add(usize::from(built), Ordering::Relaxed);
         self.cache.store(&key, if built { YES } else { NO });
         built
     }
 
-    fn make(&self, key: &CacheKey, text: &str, options: &str, name: &str) -> Result<Program> {
-        if let Some(program) = self.load(key, name) {
+    fn make(
+        &self,
+        key: &CacheKey,
+        text: &str,
+        options: &str,
+        source: &ProgramSource,
+    ) -> Result<Program> {
+        if let Some(program) = self.load(key, source) {
             return Ok(program);
         }
         // Whoever holds the lock builds; the others find its result on disk.
         let _building = self.cache.lock(key);
-        if let Some(program) = self.load(key, name) {
+        if let Some(program) = self.load(key, source) {
             return Ok(program);
         }
-        let program = self.build(text, options, name)?;
+        let program = self.build(text, options, source)?;
         self.built.fetch_add(1, Ordering::Relaxed);
         if let Some(binary) = binary_of(&program) {
             self.cache.store(key, &binary);
@@ -275,26 +288,26 @@ impl Programs {
         Ok(program)
     }
 
-    fn load(&self, key: &CacheKey, name: &str) -> Option<Program> {
+    fn load(&self, key: &CacheKey, source: &ProgramSource) -> Option<Program> {
         let binary = self.cache.load(key)?;
         // SAFETY: the bytes are what this driver gave for this device, as their checksum shows.
         let raw =
             unsafe { create_program_with_binary(self.context, &[self.raw_device], &[&binary]) };
-        let program = self.wrap(raw.ok()?, name);
+        let program = self.wrap(raw.ok()?, source);
         // The driver may refuse its own binary, say after a change of settings: build anew.
         build_program(program.raw, &[self.raw_device], c"", None, std::ptr::null_mut()).ok()?;
         self.from_disk.fetch_add(1, Ordering::Relaxed);
         Some(program)
     }
 
-    fn build(&self, text: &str, options: &str, name: &str) -> Result<Program> {
+    fn build(&self, text: &str, options: &str, source: &ProgramSource) -> Result<Program> {
         let raw = create_program_with_source(self.context, &[text]);
         let raw = raw.map_err(failed(self.device, "clCreateProgramWithSource"))?;
-        let program = self.wrap(raw, name);
+        let program = self.wrap(raw, source);
         let c_options = CString::new(options).unwrap_or_default();
         self.compile(&program, &c_options).map_err(|log| Error::BuildFailed {
             device: self.device,
-            program: name.to_owned(),
+            program: source.name.clone(),
             options: format!(" with {options}"),
             log,
         })?;
@@ -315,8 +328,8 @@ impl Programs {
         })
     }
 
-    fn wrap(&self, raw: cl_program, name: &str) -> Program {
-        Program { raw, device: self.device, name: name.to_owned() }
+    fn wrap(&self, raw: cl_program, source: &ProgramSource) -> Program {
+        Program { raw, device: self.device, source: source.clone() }
     }
 }
 
