@@ -43,7 +43,11 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
     }
     match runtime_error(error) {
         Some(RuntimeError::Interrupted) => INTERRUPTED,
-        Some(RuntimeError::UnknownDevice { .. } | RuntimeError::InvalidMemoryLimit { .. }) => USAGE,
+        Some(
+            RuntimeError::UnknownDevice { .. }
+            | RuntimeError::InvalidMemoryLimit { .. }
+            | RuntimeError::InvalidThreads { .. },
+        ) => USAGE,
         _ => FAILED,
     }
 }

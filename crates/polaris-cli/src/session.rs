@@ -1,8 +1,8 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
-use polaris::{Device, DeviceRef, Runtime, RuntimeOptions};
+use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
 
-use crate::arguments::Global;
+use crate::arguments::{Global, ModeName};
 use crate::commands::check::first_check;
 use crate::interrupt;
 
@@ -13,9 +13,28 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks for devices.
+    /// Looks for devices: only for the CPU if that is the only one that is named, so that a driver which
+    /// is broken does no harm.
     pub fn new(global: Global) -> anyhow::Result<Self> {
+        Self::open(global, true)
+    }
+
+    /// For commands that use the CPU unless another device is named.
+    pub fn on_cpu(global: Global) -> anyhow::Result<Self> {
+        Self::open(global, false)
+    }
+
+    /// For commands with `--mode`.
+    pub fn for_mode(global: Global, mode: ModeName) -> anyhow::Result<Self> {
+        Self::open(global, mode != ModeName::Cpu)
+    }
+
+    /// `all` says whether every device is meant where none is named.
+    fn open(global: Global, all: bool) -> anyhow::Result<Self> {
+        let limited = global.memory_limit.iter().map(|limit| limit.device);
+        let mut named = global.device.iter().copied().chain(limited);
         let options = RuntimeOptions {
+            opencl: named.any(|id| id != DeviceId::Cpu) || (all && global.device.is_empty()),
             threads: global.threads.map(usize::from),
             memory_limits: global.memory_limit.clone(),
             ..RuntimeOptions::default()

@@ -24,7 +24,7 @@ struct Generated {
 pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let json = global.json;
     let path = model_path(&options.model)?;
-    let mut session = Session::new(global)?;
+    let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
     if about.task != Task::Tokens {

@@ -58,7 +58,7 @@ pub fn run(global: Global, options: &Embed) -> anyhow::Result<u8> {
         None => Lines::new(std::io::stdin()),
     };
     let begin = Instant::now();
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.mode)?;
     let run = model::options(&mut session, options.mode, &options.passes)?;
     let embedder = Embedder::open(
         &session.runtime,

@@ -38,7 +38,7 @@ struct Named {
 
 pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, arguments.choice.mode)?;
     let path = &arguments.choice.model;
     let opened = open_model(path)?;
     let information = information(&opened.model.graph);

@@ -39,7 +39,7 @@ struct Arenas {
 
 pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.choice.mode)?;
     let model = load(&mut session, &options.choice)?;
     let types = closed_inputs(&model, &options.choice)?;
     let plan = plan_for(&model, &types)?;

@@ -55,7 +55,7 @@ struct Class {
 pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
     let json = global.json;
     let labels = options.labels.as_deref().map(read_labels).transpose()?;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.choice.mode)?;
     let model = load(&mut session, &options.choice)?;
     let given = gather(&model, options)?;
     let given: Vec<(&str, Value)> =

@@ -45,9 +45,12 @@ struct Trained {
     last: Option<Evaluation>,
 }
 
-pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
+pub fn run(mut global: Global, options: &Train) -> anyhow::Result<u8> {
     let json = global.json;
     let ConfigFile { mut config, folder, name } = config_file::read(&options.config, &options.set)?;
+    if global.device.is_empty() {
+        global.device.push(config.train.device.parse()?);
+    }
     let mut session = Session::new(global)?;
     let device = chosen_device(&mut session, &config.train.device)?;
     config.train.device = device.id().to_string();
