@@ -5,6 +5,7 @@ use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
 use crate::arguments::{Global, ModeName};
 use crate::commands::check::first_check;
 use crate::interrupt;
+use crate::output::say;
 
 /// The machine, and what the user asked for.
 pub struct Session {
@@ -63,7 +64,7 @@ impl Session {
             if device.as_opencl().is_none() || known.is_some() {
                 continue;
             }
-            eprintln!(
+            say!(
                 "note: {} ({}) has not been seen with this driver before: a quick check runs, under 5 s; Ctrl-C skips it",
                 device.id(),
                 device.info().name
@@ -72,12 +73,12 @@ impl Session {
             if checked.report.cancelled || interrupt::requested() {
                 // The user skips the check, not the command; also where it had just ended.
                 interrupt::forget();
-                eprintln!(
+                say!(
                     "note: {}: the check was skipped; `polaris check` makes up for it",
                     device.id()
                 );
             } else if checked.report.failures().next().is_some() {
-                eprintln!(
+                say!(
                     "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
                     device.id()
                 );
@@ -94,7 +95,7 @@ impl Session {
         change: impl Fn(&mut polaris::runtime::machine::DeviceProfile),
     ) {
         if let Err(error) = self.runtime.remember(device, change) {
-            eprintln!("note: {error}; what was found is forgotten when this command ends");
+            say!("note: {error}; what was found is forgotten when this command ends");
         }
     }
 }

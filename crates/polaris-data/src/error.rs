@@ -160,6 +160,14 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
+    /// A tokenizer whose parts do not go together.
+    #[error(
+        "the tokenizer contradicts itself: {reason}; take the tokenizer.json that belongs to the model"
+    )]
+    BadTokenizer {
+        /// What does not go together.
+        reason: String,
+    },
     /// A data set that broke its promise about the size or kind of its examples.
     #[error(
         "the data set promises {expected} {what} values of kind {kind} per example, and example \

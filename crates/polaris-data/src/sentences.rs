@@ -49,7 +49,15 @@ impl SentenceTokenizer {
         // Files hold what was convenient where they were written; batches are padded elsewhere.
         inner.with_padding(None);
         let tokenizer = Self { inner, limit, padding };
-        probe(|text| tokenizer.encode(text).map(drop))?;
+        let vocabulary = tokenizer.vocabulary();
+        let known = |id: u32| match (id as usize) < vocabulary {
+            true => Ok(()),
+            false => Err(Error::BadTokenizer {
+                reason: format!("it gives the token {id} and has a vocabulary of {vocabulary}"),
+            }),
+        };
+        probe(|text| tokenizer.encode(text)?.ids.into_iter().try_for_each(known))?;
+        known(padding)?;
         Ok(tokenizer)
     }
 

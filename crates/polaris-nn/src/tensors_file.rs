@@ -88,15 +88,8 @@ fn create(path: &Path) -> std::io::Result<AtomicFile> {
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Error {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    let hint = match error.kind() {
-        StorageFull | QuotaExceeded => "; free some space: what was there is still there",
-        FileTooLarge => {
-            "; raise the limit on file sizes (ulimit -f): what was there is still there"
-        }
-        _ => "",
-    };
-    Error::file(path, format!("cannot be written: {error}{hint}"))
+    let advice = polaris_files::write_advice(error);
+    Error::file(path, format!("cannot be written: {error}{advice}"))
 }
 
 /// Tensors by name, and the metadata.

@@ -17,7 +17,9 @@
 
 #![forbid(unsafe_code)]
 
-pub use polaris_core::{Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16};
+pub use polaris_core::{
+    Bool, DType, Element, Layout, MAX_RANK, Shape, bf16, f16, printable, printable_lines,
+};
 pub use polaris_data as data;
 pub use polaris_files as files;
 pub use polaris_graph as graph;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{closed_inputs, options, plan_for};
 use crate::arguments::{Global, Info};
 use crate::exit;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
                 result.work = Some(plan.work());
                 result.arena_bytes = Some(plan.arenas.iter().flatten().sum());
             }
-            Err(error) => eprintln!("note: the work of a run is not known: {error:#}"),
+            Err(error) => say!("note: the work of a run is not known: {error:#}"),
         }
     }
     match json {

@@ -13,7 +13,7 @@ use super::{closed_inputs, device_name, load, plan_for};
 use crate::arguments::{Global, Plan};
 use crate::commands::bench_gemm::save::replace_file;
 use crate::exit;
-use crate::output::{self, print_line};
+use crate::output::{self, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     };
     if let Some(path) = &options.html {
         replace_file(path, &page(&result, &plan).render())?;
-        eprintln!("note: the page is {}", path.display());
+        say!("note: the page is {}", path.display());
     }
     match json {
         true => output::print_json("polaris.plan/1", &result)?,

@@ -13,7 +13,7 @@ use super::{check_dims, closed, device_name, image, inputs, load, profile};
 use crate::arguments::{Global, Run};
 use crate::exit;
 use crate::interrupt;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -191,7 +191,7 @@ fn describe(
                 write_atomically(&path, &bytes)?;
                 output.file = Some(path);
             }
-            Err(error) => eprintln!("note: the output `{name}` is not written: {error:#}"),
+            Err(error) => say!("note: the output `{name}` is not written: {error:#}"),
         }
     }
     Ok(output)

@@ -229,7 +229,6 @@ mod tests {
         let changes = changes.map(str::to_owned);
         let file = read(Path::new("digits"), &changes[..2]).unwrap();
         assert_eq!((file.config.optim.lr, file.config.train.device.as_str()), (0.5, "opencl:0"));
-        let text = "[model]\nkind = \"mlp\"\n[data]\nsource = \"digits\"\n";
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::subject::{Work, subject};
 use super::{device_key, tuning_folder};
 use crate::arguments::{Global, Tune};
 use crate::exit;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Debug, Serialize)]
@@ -60,9 +60,12 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
         if json {
             output::print_json("polaris.tune.import/1", &Moved { file, counts: imported })?;
         } else {
-            eprintln!(
+            say!(
                 "note: {} measurements were added, {} were there, {} lines were damaged, {} are of another version",
-                imported.added, imported.already_there, imported.unreadable, imported.other_schema
+                imported.added,
+                imported.already_there,
+                imported.unreadable,
+                imported.other_schema
             );
         }
         return Ok(exit::OK);
@@ -73,7 +76,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
             let counts = Exported { measurements: count };
             output::print_json("polaris.tune.export/1", &Moved { file, counts })?;
         } else {
-            eprintln!("note: {count} measurements are in {}", file.display());
+            say!("note: {count} measurements are in {}", file.display());
         }
         return Ok(exit::OK);
     }
