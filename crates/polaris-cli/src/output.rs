@@ -21,16 +21,16 @@ pub fn print_json<T: Serialize>(schema: &str, result: &T) -> anyhow::Result<()> 
 }
 
 /// JSON whose strings have escapes for what serde leaves: DEL, C1 and what changes the direction of text.
-fn safe_json(json: &str) -> String {
-    let mut safe = String::with_capacity(json.len());
-    for character in json.chars() {
-        match printable_lines(character.encode_utf8(&mut [0; 4])) {
-            Cow::Borrowed(_) => safe.push(character),
-            // All of them have four hexadecimal digits at most, and are found in strings only.
-            Cow::Owned(_) => safe.push_str(&format!("\\u{:04x}", u32::from(character))),
-        }
+fn safe_json(json: &str) -> Cow<'_, str> {
+    if matches!(printable_lines(json), Cow::Borrowed(_)) {
+        return Cow::Borrowed(json);
     }
-    safe
+    let escape = |character: char| match printable_lines(character.encode_utf8(&mut [0; 4])) {
+        Cow::Borrowed(_) => character.to_string(),
+        // They are found in strings only, and have four hexadecimal digits at most.
+        Cow::Owned(_) => format!("\\u{:04x}", u32::from(character)),
+    };
+    json.chars().map(escape).collect()
 }
 
 /// Prints text, which may have several lines. A reader that has gone away (`polaris devices | head -1`) is no error.

@@ -1,4 +1,5 @@
-//! Files of a training: checksums, a fixed order, older formats, damage, and who may write to a folder.
+//! A training and its files: checksums, a fixed order, older formats, damage, who may write to a folder, and steps
+//! that are lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polaris_core::DType;
 use polaris_nn::layers::Linear;
 use polaris_nn::optim::{Adam, Optimizer};
-use polaris_nn::train::{Checkpoint, Config, ModelFile, Progress, RunFolder, Task};
+use polaris_nn::train::{Checkpoint, Config, ModelFile, Progress, RunFolder, Task, Trainer};
 use polaris_nn::{Error, Init, Module, Pass, parameters};
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
 use polaris_tensor::Tensor;
@@ -200,4 +201,24 @@ fn adam_counts_the_steps_of_each_parameter() {
     assert_eq!((again.steps(), again.fewer_steps()), (6, adam.fewer_steps()));
     again.set_steps(4, &BTreeMap::new());
     assert_eq!((again.steps(), again.fewer_steps().len()), (4, 0));
+}
+
+/// Targets of a million make gradients that half precision does not have, however small the loss is scaled.
+#[test]
+fn gradients_that_overflow_for_ever_end_a_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..64).map(|row| format!("{row},1000000\n")).collect();
+    std::fs::write(folder.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let config = serde_json::json!({
+        "model": { "kind": "mlp", "hidden": [4] },
+        "data": { "source": "csv", "path": "a.csv", "target_is": "number", "validation": 0.0 },
+        "train": { "precision": "f16", "batch": 1 },
+    });
+    let config: Config = serde_json::from_value(config).unwrap();
+    let mut trainer = Trainer::new(&config, folder.path(), &cpu()).unwrap();
+    let batches: Vec<_> = trainer.data().train.epoch(0, 0).map(|batch| batch.unwrap()).collect();
+    let error = batches.iter().find_map(|batch| trainer.step(batch).err());
+    let error = error.expect("no step of these should be taken");
+    assert!(matches!(error, Error::Overflow { .. }), "{error}");
+    assert!(error.to_string().contains("train.precision"), "{error}");
 }
