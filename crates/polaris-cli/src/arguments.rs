@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use polaris::runtime::cpu::MAX_THREADS;
 use polaris::{DeviceId, MemoryLimit};
 
 use crate::commands::bench_gemm::cases::{
@@ -61,8 +62,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DEVICE=SIZE")]
     pub memory_limit: Vec<MemoryLimit>,
 
-    /// Use this many CPU threads
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    /// Use this many CPU threads, from 1 to 1024; one for each logical processor by default
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     pub threads: Option<u16>,
 
     /// Do not check a device the first time it is seen

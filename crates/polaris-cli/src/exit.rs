@@ -13,6 +13,18 @@ pub const FAILED: u8 = 3;
 /// The user stopped it: 128 + SIGINT, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
+/// A mistake on the command line that only the work itself finds.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 /// What the runtime said, if that is behind an error.
 pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
     error.chain().find_map(|cause| {
@@ -26,12 +38,20 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
 
 /// The code that an error ends the process with.
 pub fn code_of(error: &anyhow::Error) -> u8 {
-    if let Some(polaris::graph::Error::ModeWithoutDevice { .. }) = error.downcast_ref() {
+    let contradiction = matches!(
+        error.downcast_ref(),
+        Some(polaris::graph::Error::ModeWithoutDevice { .. })
+    );
+    if contradiction || error.is::<Usage>() {
         return USAGE;
     }
     match runtime_error(error) {
         Some(RuntimeError::Interrupted) => INTERRUPTED,
-        Some(RuntimeError::UnknownDevice { .. } | RuntimeError::InvalidMemoryLimit { .. }) => USAGE,
+        Some(
+            RuntimeError::UnknownDevice { .. }
+            | RuntimeError::InvalidMemoryLimit { .. }
+            | RuntimeError::InvalidThreads { .. },
+        ) => USAGE,
         _ => FAILED,
     }
 }

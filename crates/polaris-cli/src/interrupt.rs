@@ -17,6 +17,11 @@ const SIGNALS: [i32; 1] = [SIGINT];
 
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
+/// Set where a file reached the limit on file sizes. Nobody asks for it: the write fails, too, and says so, once
+/// the signal does not end the process any more.
+#[cfg(unix)]
+static TOO_LARGE: AtomicBool = AtomicBool::new(false);
+
 /// Listens from now on. What is set is set before the signal's handler returns: a driver's compiler that fails
 /// by the signal must not be faster than the news of it.
 pub fn install() {
@@ -27,6 +32,8 @@ pub fn install() {
         let _ = flag::register_conditional_shutdown(signal, code, &PRESSED);
         let _ = flag::register(signal, &PRESSED);
     }
+    #[cfg(unix)]
+    let _ = flag::register(signal_hook::consts::SIGXFSZ, &TOO_LARGE);
 }
 
 /// Whether the user wants the work to stop.

@@ -1,6 +1,8 @@
 //! The `polaris` command: thin words around the library.
 
 #![forbid(unsafe_code)]
+// Text that people read goes through `output`, which makes it safe for a terminal.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod commands;
@@ -24,7 +26,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers, everything else is a mistake of usage.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            let _ = error.print();
+            // Arguments may be names of files, from a pattern of the shell.
+            let text = error.render().to_string();
+            match polaris::printable_lines(&text) {
+                std::borrow::Cow::Borrowed(_) => drop(error.print()),
+                std::borrow::Cow::Owned(_) => output::say_line(text.trim_end()),
+            }
             return ExitCode::from(code);
         }
     };

@@ -1,5 +1,6 @@
 //! What the library has to say by the way: one line each on stderr.
 
+use crate::output::say;
 use log::{LevelFilter, Log, Metadata, Record};
 
 struct Notes;
@@ -11,7 +12,7 @@ impl Log for Notes {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            eprintln!("note: {}", record.args());
+            say!("note: {}", record.args());
         }
     }
 

@@ -1,9 +1,12 @@
-//! Results on stdout, as tables or JSON; everything else on stderr.
+//! Results on stdout, as tables or JSON; everything else on stderr. All that people read passes through here:
+//! names come from files, and an escape sequence in one could change the terminal.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use polaris::{printable, printable_lines};
 use serde::Serialize;
 
 /// Prints a result as JSON with its schema's name and version first.
@@ -14,13 +17,40 @@ pub fn print_json<T: Serialize>(schema: &str, result: &T) -> anyhow::Result<()> 
         #[serde(flatten)]
         result: &'a T,
     }
-    let text = serde_json::to_string_pretty(&Document { schema, result })?;
-    print_line(&text)
+    print_as_it_is(&safe_json(&serde_json::to_string_pretty(&Document { schema, result })?))
 }
 
-/// Prints a line. A reader that has gone away (`polaris devices | head -1`) is no error.
-pub fn print_line(line: &str) -> anyhow::Result<()> {
-    match writeln!(std::io::stdout().lock(), "{line}") {
+/// JSON whose strings have escapes for what serde leaves: DEL, C1 and what changes the direction of text.
+fn safe_json(json: &str) -> Cow<'_, str> {
+    if matches!(printable_lines(json), Cow::Borrowed(_)) {
+        return Cow::Borrowed(json);
+    }
+    let escape = |character: char| match printable_lines(character.encode_utf8(&mut [0; 4])) {
+        Cow::Borrowed(_) => character.to_string(),
+        // They are found in strings only, and have four hexadecimal digits at most.
+        Cow::Owned(_) => format!("\\u{:04x}", u32::from(character)),
+    };
+    json.chars().map(escape).collect()
+}
+
+/// Prints text, which may have several lines. A reader that has gone away (`polaris devices | head -1`) is no error.
+pub fn print_line(text: &str) -> anyhow::Result<()> {
+    print_as_it_is(&printable_lines(text))
+}
+
+/// Says something on stderr. A stderr that nobody reads is no error.
+pub fn say_line(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable_lines(text));
+}
+
+/// As `eprintln!`, through [`say_line`].
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::output::say_line(&format!($($arg)*)) };
+}
+pub(crate) use say;
+
+fn print_as_it_is(text: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
@@ -29,7 +59,7 @@ pub fn print_line(line: &str) -> anyhow::Result<()> {
 /// Says on stderr what went wrong; with `--json` also on stdout, so that a program can read it.
 pub fn report_error(error: &anyhow::Error, code: u8, json: bool) {
     let words = in_words(error);
-    eprintln!("error: {words}");
+    say!("error: {words}");
     if json {
         #[derive(Serialize)]
         struct Failure {
@@ -72,9 +102,12 @@ impl Table {
     /// Adds a row. Names come from files and may be of any length.
     pub fn row(&mut self, cells: Vec<String>) {
         const LONGEST: usize = 200;
-        let short = |cell: String| match cell.char_indices().nth(LONGEST) {
-            Some((at, _)) => format!("{}...", &cell[..at]),
-            None => cell,
+        let short = |cell: String| {
+            let cell = printable(&cell);
+            match cell.char_indices().nth(LONGEST) {
+                Some((at, _)) => format!("{}...", &cell[..at]),
+                None => cell.into_owned(),
+            }
         };
         self.rows.push(cells.into_iter().map(short).collect());
     }
@@ -125,4 +158,27 @@ fn styled(length: Option<u64>, what: &str, template: &str) -> ProgressBar {
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_tables_have_no_control_characters() {
+        let mut table = Table::new(&["name"]);
+        table.row(vec!["\u{1b}[31mred\n\u{202e}".to_owned()]);
+        assert_eq!(table.rows[1], ["\\u{1b}[31mred\\n\\u{202e}"]);
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let name = "a\u{1b}\u{9b}\u{7f}\u{202e}\n\u{e9}\u{1f600}";
+        let json = serde_json::to_string_pretty(&serde_json::json!({ "name": name })).unwrap();
+        let safe = safe_json(&json);
+        let is_unsafe = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!safe.contains(is_unsafe), "{safe}");
+        let read: serde_json::Value = serde_json::from_str(&safe).unwrap();
+        assert_eq!(read["name"], name);
+    }
 }

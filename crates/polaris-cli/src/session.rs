@@ -1,10 +1,11 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
-use polaris::{Device, DeviceRef, Runtime, RuntimeOptions};
+use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
 
-use crate::arguments::Global;
+use crate::arguments::{Global, ModeName};
 use crate::commands::check::first_check;
 use crate::interrupt;
+use crate::output::say;
 
 /// The machine, and what the user asked for.
 pub struct Session {
@@ -13,9 +14,28 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks for devices.
+    /// Looks for devices: only for the CPU if that is the only one that is named, so that a driver which
+    /// is broken does no harm.
     pub fn new(global: Global) -> anyhow::Result<Self> {
+        Self::open(global, true)
+    }
+
+    /// For commands that use the CPU unless another device is named.
+    pub fn on_cpu(global: Global) -> anyhow::Result<Self> {
+        Self::open(global, false)
+    }
+
+    /// For commands with `--mode`.
+    pub fn for_mode(global: Global, mode: ModeName) -> anyhow::Result<Self> {
+        Self::open(global, mode != ModeName::Cpu)
+    }
+
+    /// `all` says whether every device is meant where none is named.
+    fn open(global: Global, all: bool) -> anyhow::Result<Self> {
+        let limited = global.memory_limit.iter().map(|limit| limit.device);
+        let mut named = global.device.iter().copied().chain(limited);
         let options = RuntimeOptions {
+            opencl: named.any(|id| id != DeviceId::Cpu) || (all && global.device.is_empty()),
             threads: global.threads.map(usize::from),
             memory_limits: global.memory_limit.clone(),
             ..RuntimeOptions::default()
@@ -44,7 +64,7 @@ impl Session {
             if device.as_opencl().is_none() || known.is_some() {
                 continue;
             }
-            eprintln!(
+            say!(
                 "note: {} ({}) has not been seen with this driver before: a quick check runs, under 5 s; Ctrl-C skips it",
                 device.id(),
                 device.info().name
@@ -53,12 +73,12 @@ impl Session {
             if checked.report.cancelled || interrupt::requested() {
                 // The user skips the check, not the command; also where it had just ended.
                 interrupt::forget();
-                eprintln!(
+                say!(
                     "note: {}: the check was skipped; `polaris check` makes up for it",
                     device.id()
                 );
             } else if checked.report.failures().next().is_some() {
-                eprintln!(
+                say!(
                     "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
                     device.id()
                 );
@@ -75,7 +95,7 @@ impl Session {
         change: impl Fn(&mut polaris::runtime::machine::DeviceProfile),
     ) {
         if let Err(error) = self.runtime.remember(device, change) {
-            eprintln!("note: {error}; what was found is forgotten when this command ends");
+            say!("note: {error}; what was found is forgotten when this command ends");
         }
     }
 }

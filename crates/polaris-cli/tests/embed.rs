@@ -171,3 +171,64 @@ fn ctrl_c_leaves_the_old_file_and_no_part_of_a_new_one() {
     assert_eq!(files(&home), ["model", "out.npy", "text.txt"]);
     assert_eq!(fs::read(home.path("out.npy")).unwrap(), b"old");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_limit_on_file_sizes_leaves_the_old_file_and_no_part_of_a_new_one() {
+    let home = home("the cat\n".repeat(2000).as_bytes());
+    fs::write(home.path("out.npy"), b"old").unwrap();
+    let polaris = home.command("embed --mode cpu --threads 2 model text.txt -o out.npy");
+    let words: Vec<_> = polaris.get_args().map(|word| word.to_string_lossy()).collect();
+    let mut shell = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_polaris");
+    shell.arg("-c").arg(format!("ulimit -f 16; exec '{program}' {}", words.join(" ")));
+    shell.env("POLARIS_CACHE_DIR", home.cache()).env("POLARIS_DATA_DIR", home.data());
+    Answer::of(shell.current_dir(home.path("")))
+        .exits_with(3)
+        .says(&["out.npy: cannot be written", "ulimit -f"]);
+    assert_eq!(files(&home), ["model", "out.npy", "text.txt"]);
+    assert_eq!(fs::read(home.path("out.npy")).unwrap(), b"old");
+}
+
+#[cfg(unix)]
+#[test]
+fn special_files_are_refused_at_once() {
+    let home = home(b"the cat\n");
+    let made = std::process::Command::new("mkfifo").arg(home.path("fifo")).status().unwrap();
+    assert!(made.success());
+    run(&home, "model fifo -o out.npy").exits_with(3).says(&["fifo", "a FIFO", "stdin"]);
+    run(&home, "model /dev/zero -o out.npy").exits_with(3).says(&["/dev/zero", "a device"]);
+    run(&home, "model text.txt -o out.npy --tokenizer fifo").exits_with(3).says(&["a FIFO"]);
+    for name in ["model/modules.json", "model/config.json"] {
+        fs::rename(home.path("fifo"), home.path(name)).unwrap();
+        run(&home, "model text.txt -o out.npy").exits_with(3).says(&[name, "a FIFO"]);
+        fs::rename(home.path(name), home.path("fifo")).unwrap();
+    }
+}
+
+#[test]
+fn a_tokenizer_that_contradicts_itself_is_one_error() {
+    let home = home("the cat\n".repeat(50).as_bytes());
+    let path = home.path("model/tokenizer.json");
+    let text = fs::read_to_string(&path).unwrap();
+    // The template names a token that the file does not describe.
+    let broken = text.replacen(
+        "\"SpecialToken\":{\"id\":\"[SEP]\"",
+        "\"SpecialToken\":{\"id\":\"[END]\"",
+        1,
+    );
+    assert_ne!(broken, text);
+    fs::write(&path, broken).unwrap();
+    let answer = run(&home, "model text.txt -o out.npy").exits_with(3);
+    assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
+    assert_eq!(answer.notes_with("contradicts itself"), 1);
+    assert_eq!(answer.notes_with("panicked"), 0);
+}
+
+#[test]
+fn an_open_length_that_a_model_does_not_have_is_a_mistake_of_usage() {
+    let home = home(b"");
+    let model = home.path("model/model.onnx");
+    let answer = home.run(&format!("info {} --dim nothing=3", model.display()));
+    answer.exits_with(2).says(&["--dim nothing"]);
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::Home;
 use polaris::nn::tensors_file;
-use polaris::nn::train::Checkpoint;
+use polaris::nn::train::{Checkpoint, RunFolder};
 use polaris::{Runtime, RuntimeOptions};
 
 /// A small network on the digits, with a checkpoint every few steps.
@@ -325,4 +325,124 @@ fn a_small_gpt_learns_to_repeat_and_writes() {
     let none = home.run("generate nowhere");
     assert_eq!(none.code, Some(3));
     assert!(none.stderr.contains("there is no model"), "{}", none.stderr);
+}
+
+#[test]
+fn two_trainings_do_not_write_to_one_folder() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    let held = RunFolder::open(&out).unwrap();
+    let answer = home.run(&train(&out)).exits_with(3);
+    assert!(answer.stderr.contains("run: another training is writing"), "{}", answer.stderr);
+    assert!(!out.join("config.toml").exists());
+    drop(held);
+    home.run(&format!("{} --set train.epochs=1", train(&out))).exits_with(0);
+}
+
+#[test]
+fn a_training_that_was_killed_before_its_first_checkpoint_begins_again() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    // As it is when it is killed in the first steps.
+    drop(RunFolder::open(&out).unwrap());
+    fs::write(out.join("config.toml"), "").unwrap();
+    fs::write(out.join("log.jsonl"), "{\"event\":\"step\",\"step\":1}\n{\"ev").unwrap();
+    let train = format!("{} --set train.epochs=1", train(&out));
+    let answer = home.run(&format!("{train} --resume")).exits_with(3);
+    assert!(answer.stderr.contains("leave --resume out"), "{}", answer.stderr);
+    home.run(&train).exits_with(0);
+    let log = fs::read_to_string(out.join("log.jsonl")).unwrap();
+    assert_eq!(log.matches("\"step\":1,").count(), 1, "{log}");
+    // What no training made is not overwritten.
+    let mine = home.path("mine");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("model.safetensors"), "mine").unwrap();
+    home.run(&format!("train digits --out {}", mine.display())).exits_with(3);
+    assert_eq!(fs::read_dir(&mine).unwrap().count(), 1);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_is_used() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    home.run(&format!("{} --set train.epochs=1", train(&out))).exits_with(0);
+    let checkpoints = Checkpoint::list(&out.join("checkpoints"));
+    let [.., before, newest] = &checkpoints[..] else { panic!("{checkpoints:?}") };
+    let mut bytes = fs::read(newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(newest, bytes).unwrap();
+    let answer = home.run(&format!("{} --set train.epochs=2 --resume", train(&out))).exits_with(0);
+    let newest = newest.display().to_string();
+    assert_eq!(answer.notes_with(&newest), 1, "{}", answer.stderr);
+    assert!(answer.stderr.contains("it is damaged"), "{}", answer.stderr);
+    let going_on = format!("going on from {}", before.display());
+    assert!(answer.stdout.contains(&going_on), "{}", answer.stdout);
+}
+
+#[test]
+fn mistakes_of_the_command_line_end_with_2() {
+    let home = Home::with_shared_cache();
+    let out = home.path("run");
+    for (change, part) in [
+        ("optim", "optim.lr=1e-3"),
+        ("optm.lr=1", "did you mean `optim`"),
+        ("optim.lrr=1", "did you mean `lr`"),
+        ("train.batch=0", "train.batch must be at least 1"),
+        ("data.path=a.csv", "data.path is set, and data.source = \"digits\" does not use it"),
+    ] {
+        let answer = home.run(&format!("{} --set {change}", train(&out)));
+        answer.exits_with(2).says(&[part]);
+    }
+    assert!(!out.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn special_files_are_refused_at_once() {
+    let home = Home::with_shared_cache();
+    let (fifo, config) = (home.path("fifo"), home.path("a.toml"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    home.run(&format!("train {}", fifo.display())).exits_with(3).says(&["fifo", "a FIFO"]);
+    home.run("train /dev/zero").exits_with(3).says(&["/dev/zero", "a device"]);
+    for source in ["csv", "npz", "text"] {
+        let model = if source == "text" { "gpt" } else { "mlp" };
+        let text = format!(
+            "[model]\nkind = \"{model}\"\n[data]\nsource = \"{source}\"\npath = \"fifo\"\n"
+        );
+        fs::write(&config, text).unwrap();
+        let answer =
+            home.run(&format!("train {} --out {}", config.display(), home.path("out").display()));
+        answer.exits_with(3).says(&["fifo", "a FIFO"]);
+    }
+    home.run(&format!("eval {}", fifo.display())).exits_with(3).says(&["a FIFO"]);
+}
+
+#[test]
+fn names_from_files_do_not_reach_the_terminal_as_they_are() {
+    let home = Home::with_shared_cache();
+    let rows: String =
+        (0..40).map(|i| format!("{},{}\n", i % 2, ["cat", "\u{1b}[31mdog"][i % 2])).collect();
+    fs::write(home.path("a.csv"), format!("x\u{1b}]0;title\u{7},kind\n{rows}")).unwrap();
+    let config = home.path("a.toml");
+    let write = |target: &str| {
+        let text = format!(
+            "[model]\nkind = \"mlp\"\n[data]\nsource = \"csv\"\npath = \"a.csv\"\n{target}[train]\nepochs = 1\n"
+        );
+        fs::write(&config, text).unwrap();
+    };
+    let out = home.path("out");
+    let train = format!("train {} --out {}", config.display(), out.display());
+    write("target = \"y\"\n");
+    let answer = home.run(&train).exits_with(3);
+    assert!(answer.stderr.contains("\\u{1b}]0;title\\u{7}"), "{}", answer.stderr);
+    assert!(!answer.text().contains('\u{1b}'), "{}", answer.stderr);
+    write("");
+    home.run(&train).exits_with(0);
+    let answer = home.run(&format!("eval {}", out.display())).exits_with(0);
+    assert!(answer.stdout.contains("\\u{1b}[31mdog") && !answer.text().contains('\u{1b}'));
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(!page.contains('\u{1b}'));
+    let answer = home.run("no-such-\u{1b}[31m-command").exits_with(2);
+    assert!(!answer.text().contains('\u{1b}'), "{}", answer.stderr);
 }

@@ -1,5 +1,5 @@
-//! The vocabulary every Polaris crate shares: data types, shapes, memory layouts and the
-//! errors that come from combining them. No device, no kernel and no I/O lives here.
+//! The vocabulary every Polaris crate shares: data types, shapes, memory layouts, the
+//! errors that come from combining them, and text that is safe to print. No device, no kernel and no I/O lives here.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod collapse;
 mod dtype;
 mod error;
 mod layout;
+mod printable;
 mod shape;
 
 pub use cancel::CancellationToken;
@@ -16,4 +17,5 @@ pub use dtype::{Bool, DType, Element};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
 pub use layout::Layout;
+pub use printable::{printable, printable_lines};
 pub use shape::{MAX_RANK, Shape};

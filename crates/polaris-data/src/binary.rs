@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use crate::{Kind, Values};
+use crate::{Kind, Values, memory};
 
 /// The type of a stored number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,15 +124,12 @@ pub(crate) struct Stored {
 
 /// Reads numbers as the kind asked for. Errors are a reason in words; the caller adds the file.
 pub(crate) fn read(reader: &mut dyn Read, stored: Stored, kind: Kind) -> Result<Values, String> {
-    const UNCERTAIN: usize = 1 << 16;
     let Stored { element, count, .. } = stored;
-    let reserve = if stored.certain { count } else { count.min(UNCERTAIN) };
     let mut values = Values::new(kind);
-    let reserved = match &mut values {
-        Values::F32(values) => values.try_reserve_exact(reserve),
-        Values::I64(values) => values.try_reserve_exact(reserve),
-    };
-    reserved.map_err(|_| format!("there is no memory for its {count} numbers"))?;
+    let no_memory = |why: String| format!("there is no memory for its {count} numbers: {why}");
+    if stored.certain {
+        values.try_reserve(count).map_err(no_memory)?;
+    }
     let mut buffer = [0; 8 * 4096];
     let per_buffer = buffer.len() / element.width();
     let mut done = 0;
@@ -144,6 +141,16 @@ pub(crate) fn read(reader: &mut dyn Read, stored: Stored, kind: Kind) -> Result<
             }
             _ => e.to_string(),
         })?;
+        let numbers = bytes.len() / element.width();
+        match &mut values {
+            Values::F32(values) if values.capacity() - values.len() < numbers => {
+                memory::grow(values, count).map_err(no_memory)?;
+            }
+            Values::I64(values) if values.capacity() - values.len() < numbers => {
+                memory::grow(values, count).map_err(no_memory)?;
+            }
+            _ => {}
+        }
         for bytes in bytes.chunks_exact(element.width()) {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);

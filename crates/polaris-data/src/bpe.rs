@@ -1,12 +1,12 @@
 //! Byte-pair encoding, from and to Hugging Face's `tokenizer.json`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
+use crate::tokenizer_guard::{guarded, probe, read_json};
 use crate::{Error, Result, Tokenizer, files, write_atomic};
 
 /// A tokenizer read from a `tokenizer.json` or trained here. The file may hold other models than
@@ -21,16 +21,18 @@ impl Bpe {
     /// Reads a `tokenizer.json`.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::from_json(&files::read_all(path)?).map_err(|error| Error::Format {
-            path: path.into(),
-            format: "tokenizer.json",
-            reason: error.to_string(),
-        })
+        Self::from_json(&files::read_all(path, LARGEST)?).map_err(unreadable(path))
     }
 
     /// Reads the contents of a `tokenizer.json`, such as one that is part of a model's file.
     pub fn from_json(json: &[u8]) -> Result<Self> {
-        Self::new(read_json(json)?)
+        let mut inner = read_json(json)?;
+        // Files hold what was convenient where they were written; a text to learn from is neither cut nor filled up.
+        inner.with_padding(None);
+        guarded("read it", || inner.with_truncation(None).map(drop))?;
+        let tokenizer = Self::new(inner)?;
+        probe(|text| tokenizer.encode(text).map(drop))?;
+        Ok(tokenizer)
     }
 
     fn new(inner: tokenizers::Tokenizer) -> Result<Self> {
@@ -89,22 +91,27 @@ pub fn train_bpe(text: &str, tokens: usize, path: impl AsRef<Path>) -> Result<Bp
     Ok(bpe)
 }
 
-/// What the contents of a `tokenizer.json` describe.
-pub(crate) fn read_json(json: &[u8]) -> Result<tokenizers::Tokenizer> {
-    // The crate's own reader panics on some texts that are no JSON; this one says where.
-    serde_json::from_slice::<serde_json::Value>(json).map_err(|e| failed("read it")(e.into()))?;
-    guarded("read it", || tokenizers::Tokenizer::from_bytes(json))
+/// The largest `tokenizer.json` that is read; those with a quarter of a million tokens have some 20 MB.
+pub(crate) const LARGEST: u64 = 256 << 20;
+
+/// The text of a `tokenizer.json`, which [`Bpe::from_json`] reads.
+///
+/// # Errors
+/// If it cannot be read, is no text, or describes no tokenizer.
+pub fn read_tokenizer(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    let bytes = files::read_all(path, LARGEST)?;
+    Bpe::from_json(&bytes).map_err(unreadable(path))?;
+    String::from_utf8(bytes)
+        .map_err(|_| unreadable(path)(failed("read it")("it is not UTF-8".into())))
 }
 
-/// Runs code of the `tokenizers` crate on what a file said. It unwraps here and there, and a
-/// strange file should be an error like any other, not the end of the program.
-pub(crate) fn guarded<T>(
-    action: &'static str,
-    run: impl FnOnce() -> tokenizers::Result<T>,
-) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(failed(action)),
-        Err(_) => Err(failed(action)("its contents contradict each other".into())),
+/// Adds the file to an error.
+pub(crate) fn unreadable(path: &Path) -> impl FnOnce(Error) -> Error {
+    move |error| Error::Format {
+        path: path.into(),
+        format: "tokenizer.json",
+        reason: error.to_string(),
     }
 }
 

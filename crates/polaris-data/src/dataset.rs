@@ -1,6 +1,6 @@
 //! What a data set is: examples by index, all of one shape, with or without classes.
 
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// Of which kind the numbers are. Two are enough: what a network computes with, and what it
 /// looks up (classes, tokens).
@@ -10,6 +10,16 @@ pub enum Kind {
     F32,
     /// 64-bit integers.
     I64,
+}
+
+impl Kind {
+    /// Bytes of a number.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Kind::F32 => 4,
+            Kind::I64 => 8,
+        }
+    }
 }
 
 impl std::fmt::Display for Kind {
@@ -39,12 +49,14 @@ impl Values {
         }
     }
 
-    /// No numbers yet, with room for `capacity` of them.
-    pub fn with_capacity(kind: Kind, capacity: usize) -> Self {
-        match kind {
-            Kind::F32 => Values::F32(Vec::with_capacity(capacity)),
-            Kind::I64 => Values::I64(Vec::with_capacity(capacity)),
-        }
+    /// Makes room for `count` more numbers, or says why there is none.
+    pub(crate) fn try_reserve(&mut self, count: usize) -> std::result::Result<(), String> {
+        memory::require(count as u64 * self.kind().size() as u64)?;
+        let reserved = match self {
+            Values::F32(values) => values.try_reserve_exact(count),
+            Values::I64(values) => values.try_reserve_exact(count),
+        };
+        reserved.map_err(|error| error.to_string())
     }
 
     /// Of which kind they are.

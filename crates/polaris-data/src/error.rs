@@ -160,6 +160,14 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
+    /// A tokenizer whose parts do not go together.
+    #[error(
+        "the tokenizer contradicts itself: {reason}; take the tokenizer.json that belongs to the model"
+    )]
+    BadTokenizer {
+        /// What does not go together.
+        reason: String,
+    },
     /// A data set that broke its promise about the size or kind of its examples.
     #[error(
         "the data set promises {expected} {what} values of kind {kind} per example, and example \
@@ -179,6 +187,14 @@ pub enum Error {
         found: usize,
         /// Of which kind they were.
         found_kind: Kind,
+    },
+    /// More than there is memory for.
+    #[error("there is no memory for {what}: {reason}; take smaller batches or less data")]
+    NoMemory {
+        /// What needs it.
+        what: String,
+        /// How much is needed, and how much there is.
+        reason: String,
     },
     /// The thread that makes batches panicked.
     #[error("the thread that reads the data panicked: {message}; this is a bug in the data set")]

@@ -1,13 +1,12 @@
 //! Folders of images: one folder per class, PNG and JPEG, read when they are needed.
 
-use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
-use crate::{Dataset, Error, Kind, Result, Spec, Values, files, names};
+use crate::{Dataset, Error, Kind, Result, Spec, Values, files, memory, names};
 
 /// How images become inputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +40,7 @@ impl ImageOptions {
         if self.channels != 1 && self.channels != 3 {
             return bad("channels", self.channels.to_string(), "it must be 1 (grey) or 3 (colour)");
         }
-        // The image crate counts pixels by 32 bits.
+        // The image crate counts pixels by 32 bits, and resizing holds them as four floats each.
         let most = 1 << 16;
         if !(1..=most).contains(&self.height) || !(1..=most).contains(&self.width) {
             let size = format!("{}x{}", self.height, self.width);
@@ -124,7 +123,7 @@ impl ImageFolder {
 /// What is in a folder, sorted, so that indices do not depend on the file system.
 fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(files::io(folder, "list"))? {
+    for entry in std::fs::read_dir(folder).map_err(files::io(folder, "list"))? {
         paths.push(entry.map_err(files::io(folder, "list"))?.path());
     }
     paths.sort();
@@ -141,12 +140,10 @@ fn is_image(path: &Path) -> bool {
 fn decode(path: &Path) -> Result<DynamicImage> {
     // A picture of 512 MiB is larger than any camera's; more is a trap or a mistake.
     const MOST_BYTES: u64 = 512 << 20;
-    let bad = |e: image::ImageError| Error::Format {
-        path: path.into(),
-        format: "PNG or JPEG",
-        reason: e.to_string(),
-    };
-    let file = fs::File::open(path).map_err(files::io(path, "open"))?;
+    let refused =
+        |reason: String| Error::Format { path: path.into(), format: "PNG or JPEG", reason };
+    let bad = |e: image::ImageError| refused(e.to_string());
+    let (file, _) = polaris_files::open(path).map_err(files::io(path, "open"))?;
     let mut reader = ImageReader::new(BufReader::new(file))
         .with_guessed_format()
         .map_err(files::io(path, "read"))?;
@@ -154,6 +151,16 @@ fn decode(path: &Path) -> Result<DynamicImage> {
     limits.max_alloc = Some(MOST_BYTES);
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(bad)?;
+    // The limits above are for what decoders need besides; the pixels themselves are claimed by a few bytes.
+    let ((width, height), bytes) = (decoder.dimensions(), decoder.total_bytes());
+    if bytes > MOST_BYTES {
+        return Err(refused(format!(
+            "it claims {width} x {height} pixels, which are {bytes} bytes; at most {MOST_BYTES} are read"
+        )));
+    }
+    // Decoding, turning and resizing hold some copies at a time.
+    memory::require(4 * bytes)
+        .map_err(|why| refused(format!("{width} x {height} pixels: {why}")))?;
     let orientation = decoder.orientation().map_err(bad)?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(bad)?;
     picture.apply_orientation(orientation);
@@ -193,6 +200,10 @@ impl Dataset for ImageFolder {
         };
         let options = &self.options;
         let mut picture = decode(path)?;
+        let resized =
+            16 * options.height as u64 * u64::from(picture.width()).max(options.width as u64);
+        let what = || format!("{} at {}x{}", path.display(), options.height, options.width);
+        memory::require(2 * resized).map_err(|reason| Error::NoMemory { what: what(), reason })?;
         let (width, height) = (options.width as u32, options.height as u32);
         if (picture.width(), picture.height()) != (width, height) {
             // Triangle weights over all pixels that fall into one: no aliasing when it shrinks.

@@ -54,7 +54,7 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// The lines of a file, plain or gzip-compressed, or of a pipe.
+    /// The lines of a file, plain or gzip-compressed.
     ///
     /// # Errors
     /// If it cannot be opened.

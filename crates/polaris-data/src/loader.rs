@@ -203,10 +203,16 @@ impl Maker {
         let indices = order[start..end].to_vec();
         self.next += 1;
         let (input, target) = (shared.dataset.input(), shared.dataset.target());
-        let capacity = indices.len() * shared.input_elements;
-        let mut inputs = Values::with_capacity(input.kind, capacity);
-        let mut targets =
-            Values::with_capacity(target.kind, indices.len() * shared.target_elements);
+        let (mut inputs, mut targets) = (Values::new(input.kind), Values::new(target.kind));
+        let size = indices.len();
+        let room = inputs.try_reserve(size * shared.input_elements);
+        if let Err(reason) = room.and_then(|()| targets.try_reserve(size * shared.target_elements))
+        {
+            return Some(Err(Error::NoMemory {
+                what: format!("a batch of {size} examples"),
+                reason,
+            }));
+        }
         for &index in &indices {
             if self.stop.load(Ordering::Relaxed) {
                 return None;

@@ -1,12 +1,11 @@
 //! NumPy's array files: NPY (versions 1 to 3) and NPZ, a ZIP archive of them.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use crate::binary::{self, Element, Stored};
 use crate::npy_header::Header;
-use crate::{ArrayDataset, ArrayOptions, Error, Kind, Result, Values, files, names};
+use crate::{ArrayDataset, ArrayOptions, Error, Kind, Result, Values, files, memory, names};
 
 /// An array read from a file, in C order.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +73,7 @@ fn load_npy(path: &Path, kind: Option<Kind>) -> Result<NpyArray> {
 /// An array of an NPZ archive.
 fn load_npz(path: &Path, name: &str, kind: Option<Kind>) -> Result<NpyArray> {
     let bad = |reason: String| Error::Format { path: path.into(), format: "NPZ", reason };
-    let file = File::open(path).map_err(files::io(path, "open"))?;
+    let (file, _) = polaris_files::open(path).map_err(files::io(path, "open"))?;
     let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|e| bad(e.to_string()))?;
     let arrays: Vec<String> =
         archive.file_names().filter_map(|n| Some(n.ok()?.strip_suffix(".npy")?.into())).collect();
@@ -107,8 +106,8 @@ fn decode(
     }
     let values = if fortran && dims.len() > 1 {
         match values {
-            Values::F32(values) => Values::F32(from_fortran(&values, &dims)),
-            Values::I64(values) => Values::I64(from_fortran(&values, &dims)),
+            Values::F32(values) => Values::F32(from_fortran(&values, 1, &dims)?),
+            Values::I64(values) => Values::I64(from_fortran(&values, 1, &dims)?),
         }
     } else {
         values
@@ -149,8 +148,13 @@ pub(crate) fn bytes(reader: &mut dyn Read, count: usize) -> std::result::Result<
     Ok(bytes)
 }
 
-/// Brings values whose first dimension varies fastest into C order, where the last one does.
-pub(crate) fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
+/// Brings elements of `width` values each, whose first dimension varies fastest, into C order, where the last one
+/// does.
+pub(crate) fn from_fortran<T: Copy>(
+    values: &[T],
+    width: usize,
+    dims: &[usize],
+) -> std::result::Result<Vec<T>, String> {
     let mut strides = Vec::with_capacity(dims.len());
     let mut stride = 1usize;
     for &dim in dims {
@@ -160,9 +164,11 @@ pub(crate) fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
     }
     let mut index = vec![0; dims.len()];
     let mut from = 0;
-    let mut ordered = Vec::with_capacity(values.len());
+    let mut ordered = Vec::new();
+    memory::require(size_of_val(values) as u64)?;
+    ordered.try_reserve_exact(values.len()).map_err(|error| error.to_string())?;
     while ordered.len() < values.len() {
-        ordered.push(values[from]);
+        ordered.extend_from_slice(&values[from * width..][..width]);
         for axis in (0..dims.len()).rev() {
             index[axis] += 1;
             from += strides[axis];
@@ -173,7 +179,7 @@ pub(crate) fn from_fortran<T: Copy>(values: &[T], dims: &[usize]) -> Vec<T> {
             index[axis] = 0;
         }
     }
-    ordered
+    Ok(ordered)
 }
 
 /// The element type of a NumPy type description such as `<f4`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::npy::{from_fortran, header};
 use crate::npy_header::Header;
-use crate::{Error, Result, binary, files};
+use crate::{Error, Result, binary, files, memory};
 
 /// An array as it lies in a file, in C order.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ impl PlainNpy {
     /// If it cannot be read, is no NPY file, or ends too early.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let mut input = files::open(path)?;
+        let mut input = files::open_for_memory(path)?;
         let mut read = || -> std::result::Result<Self, String> {
             let (Header { element, big_endian, fortran, dims }, length) =
                 header(&mut input.reader)?;
@@ -33,6 +33,9 @@ impl PlainNpy {
             let width = element.width();
             let mut bytes = Vec::new();
             let wanted = (count * width) as u64;
+            if input.exact {
+                memory::require(wanted)?;
+            }
             std::io::Read::read_to_end(
                 &mut std::io::Read::take(&mut input.reader, wanted),
                 &mut bytes,
@@ -45,11 +48,7 @@ impl PlainNpy {
                 bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
             }
             if fortran && dims.len() > 1 {
-                let places = from_fortran(&(0..count).collect::<Vec<usize>>(), &dims);
-                bytes = places
-                    .into_iter()
-                    .flat_map(|at| bytes[at * width..(at + 1) * width].iter().copied())
-                    .collect();
+                bytes = from_fortran(&bytes, width, &dims)?;
             }
             Ok(Self { code: element.code(), dims, bytes })
         };

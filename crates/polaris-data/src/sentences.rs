@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tokenizers::{PaddingParams, PostProcessor, TruncationParams};
 
-use crate::bpe::{guarded, read_json};
+use crate::bpe::{LARGEST, unreadable};
+use crate::tokenizer_guard::{guarded, probe, read_json};
 use crate::{Error, Result, files};
 
 /// A text in tokens.
@@ -32,11 +33,7 @@ impl SentenceTokenizer {
     /// If it cannot be read or is none.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::from_json(&files::read_all(path)?).map_err(|error| Error::Format {
-            path: path.into(),
-            format: "tokenizer.json",
-            reason: error.to_string(),
-        })
+        Self::from_json(&files::read_all(path, LARGEST)?).map_err(unreadable(path))
     }
 
     /// Reads the contents of a `tokenizer.json`.
@@ -51,7 +48,17 @@ impl SentenceTokenizer {
         let limit = inner.get_truncation().map(|truncation| truncation.max_length);
         // Files hold what was convenient where they were written; batches are padded elsewhere.
         inner.with_padding(None);
-        Ok(Self { inner, limit, padding })
+        let tokenizer = Self { inner, limit, padding };
+        let vocabulary = tokenizer.vocabulary();
+        let known = |id: u32| match (id as usize) < vocabulary {
+            true => Ok(()),
+            false => Err(Error::BadTokenizer {
+                reason: format!("it gives the token {id} and has a vocabulary of {vocabulary}"),
+            }),
+        };
+        probe(|text| tokenizer.encode(text)?.ids.into_iter().try_for_each(known))?;
+        known(padding)?;
+        Ok(tokenizer)
     }
 
     /// The most tokens of a text, with those that begin and end it, if there is a limit.

@@ -47,7 +47,7 @@ impl ArrayDataset {
     /// A data set of a CSV file with a header, plain or gzip-compressed.
     pub fn from_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Self> {
         let path = path.as_ref();
-        let input = files::open(path)?;
+        let input = files::open_for_memory(path)?;
         Self::from_csv_reader(path, input.reader, options)
     }
 
@@ -61,7 +61,7 @@ impl ArrayDataset {
             // Rows of other lengths are reported with their line.
             .flexible(true)
             // The last record ends with its line, like every other.
-            .from_reader(reader.chain(&b"\n"[..]));
+            .from_reader(files::ShortLines::new(reader).chain(&b"\n"[..]));
         let header = reader.byte_headers().map_err(|e| failed(path, e))?;
         let header: Vec<String> = header
             .iter()
@@ -175,6 +175,11 @@ impl Rows {
                 bad(column, "the cell is not UTF-8 text; save the file as UTF-8".into())
             })
         };
+        let no_memory = |error: std::collections::TryReserveError| Error::NoMemory {
+            what: format!("{}, line {line}", path.display()),
+            reason: error.to_string(),
+        };
+        self.inputs.try_reserve(layout.inputs.len()).map_err(no_memory)?;
         for &column in &layout.inputs {
             let value = number(cell(column)?).map_err(|reason| bad(column, reason))?;
             self.inputs.push(value);

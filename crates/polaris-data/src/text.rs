@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Dataset, Error, Kind, Result, Spec, Tokenizer, Values, files};
+use crate::{Dataset, Error, Kind, Result, Spec, Tokenizer, Values, files, memory};
 
 /// A text cut into windows. Example `i` starts at token `i * stride`; its input are `context`
 /// tokens, its target for each of them the token that follows.
@@ -62,14 +62,15 @@ impl TextDataset {
         stride: Option<usize>,
     ) -> Result<Self> {
         let path = path.as_ref();
-        let text = String::from_utf8(files::read_all(path)?).map_err(|e| Error::Format {
-            path: path.into(),
-            format: "UTF-8 text",
-            reason: format!(
-                "byte {} is part of no letter; convert the file, or read it as bytes",
-                e.utf8_error().valid_up_to()
-            ),
-        })?;
+        let text =
+            String::from_utf8(files::read_all(path, u64::MAX)?).map_err(|e| Error::Format {
+                path: path.into(),
+                format: "UTF-8 text",
+                reason: format!(
+                    "byte {} is part of no letter; convert the file, or read it as bytes",
+                    e.utf8_error().valid_up_to()
+                ),
+            })?;
         Self::from_text(&text, tokenizer, context, stride)
     }
 
@@ -80,8 +81,15 @@ impl TextDataset {
         context: usize,
         stride: Option<usize>,
     ) -> Result<Self> {
-        let bytes = files::read_all(path.as_ref())?;
-        Self::new(bytes.into_iter().map(u32::from).collect(), context, stride)
+        let path = path.as_ref();
+        let bytes = files::read_all(path, u64::MAX)?;
+        let mut tokens = Vec::new();
+        let no_memory =
+            |reason| Error::NoMemory { what: format!("the tokens of {}", path.display()), reason };
+        memory::require(4 * bytes.len() as u64).map_err(no_memory)?;
+        tokens.try_reserve_exact(bytes.len()).map_err(|error| no_memory(error.to_string()))?;
+        tokens.extend(bytes.into_iter().map(u32::from));
+        Self::new(tokens, context, stride)
     }
 
     /// All tokens.

@@ -75,6 +75,19 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
+/// What to do about a write that failed, to be put behind the reason; empty where the reason says it.
+pub fn write_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space: what was there is still there"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit on file sizes (ulimit -f): what was there is still there"
+        }
+        _ => "",
+    }
+}
+
 /// Removes what a process left in a folder that was ended while it wrote.
 pub fn remove_unfinished(folder: &Path) {
     for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {

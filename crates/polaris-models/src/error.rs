@@ -69,6 +69,9 @@ pub enum Error {
     Stopped,
 }
 
+/// The largest file of JSON beside a model that is read; those that occur have some kilobytes.
+pub(crate) const LARGEST_JSON: u64 = 16 << 20;
+
 impl Error {
     pub(crate) fn file(path: &Path, why: impl ToString) -> Self {
         Self::File { path: path.to_owned(), why: why.to_string() }

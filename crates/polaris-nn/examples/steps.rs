@@ -90,7 +90,11 @@ fn answer(
     }
     let training = training.as_mut().ok_or("no model was prepared")?;
     if let Some(path) = request["save"].as_str() {
-        tensors_file::write(Path::new(path), &state(&*training.model), &HashMap::new())?;
+        tensors_file::write(
+            Path::new(path),
+            &state(&*training.model),
+            &tensors_file::Metadata::new(),
+        )?;
         return Ok(json!("saved"));
     }
     if let Some(path) = request["losses"].as_str() {
@@ -156,7 +160,7 @@ fn write_text(device: &DeviceRef, request: &Value) -> Result<Value, Failure> {
         tensors.push((format!("y.{number}"), tensor(y, &batch.target_dims)?));
     }
     let path = request["to"].as_str().ok_or("`to` is missing")?;
-    tensors_file::write(Path::new(path), &tensors, &HashMap::new())?;
+    tensors_file::write(Path::new(path), &tensors, &tensors_file::Metadata::new())?;
     Ok(json!(tensors.len() / 2))
 }
 

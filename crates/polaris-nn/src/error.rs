@@ -45,6 +45,15 @@ pub enum Error {
         /// What is wrong and what to do.
         why: String,
     },
+    /// A training's folder that another process is writing to.
+    #[error(
+        "{}: another training is writing to this folder; wait for its end, or name another folder (--out)",
+        path.display()
+    )]
+    FolderInUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A layer that ONNX has no words for, or none in the size it has.
     #[error("{layer} cannot be exported: {why}")]
     NoExport {
@@ -65,6 +74,16 @@ pub enum Error {
         step: u64,
         /// Which layer was the first with a result that is not finite.
         origin: String,
+    },
+    /// Gradients that are too large for half precision, step after step.
+    #[error(
+        "at step {step} the gradients are not finite in half precision, as in the steps before it, although the \
+         loss is not scaled up any more, so that no step is taken. Try train.precision = \"f32\", or a smaller \
+         learning rate (optim.lr)"
+    )]
+    Overflow {
+        /// The step.
+        step: u64,
     },
 }
 

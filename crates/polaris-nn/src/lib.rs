@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod error;
 pub mod export;
 mod init;

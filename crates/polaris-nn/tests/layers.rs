@@ -267,9 +267,9 @@ fn a_model_file_that_claims_too_much_is_refused_before_it_is_built() {
             "config": { "model": model, "data": data }, "task": "classes", "input": input,
             "outputs": 2, "classes": ["a", "b"],
         });
-        let words = [("polaris.model".to_owned(), about.to_string())].into();
+        let metadata = [("polaris.model".to_owned(), about.to_string())].into();
         let tensors = [("x".to_owned(), Tensor::zeros(device, &[10], DType::F32).unwrap())];
-        polaris_nn::tensors_file::write(&path, &tensors, &words).unwrap();
+        polaris_nn::tensors_file::write(&path, &tensors, &metadata).unwrap();
         let message =
             ModelFile::load(&path, device).err().expect("it should be refused").to_string();
         assert!(message.contains("model.safetensors: its tensors are not those"), "{message}");

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use polaris_core::printable;
+
 use crate::DeviceId;
 use crate::memory::LiveBlocks;
 use crate::text::Bytes;
@@ -31,6 +33,30 @@ pub enum Error {
         text: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// A number of threads that makes no sense.
+    #[error(
+        "{asked} threads were asked for; from 1 to {max} are accepted, and without a number there is \
+         one for each logical processor"
+    )]
+    InvalidThreads {
+        /// What was asked for.
+        asked: usize,
+        /// The most threads.
+        max: usize,
+    },
+    /// Threads that the system refused.
+    #[error(
+        "the system allows {made} of the {asked} threads that were asked for ({source}); ask for \
+         fewer (--threads {made}), or raise its limits of threads and memory (ulimit -u, ulimit -v)"
+    )]
+    TooFewThreads {
+        /// What was asked for.
+        asked: usize,
+        /// How many there can be.
+        made: usize,
+        /// The system's reason.
+        source: std::io::Error,
     },
     /// Not enough memory within the budget or on the device.
     #[error(
@@ -133,7 +159,7 @@ pub enum Error {
         code: i32,
     },
     /// A file that could not be read or written.
-    #[error("could not {action} {}: {source}", .path.display())]
+    #[error("could not {action} {}: {source}", printable(&.path.to_string_lossy()))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::cpu::CpuDevice;
+use crate::cpu::{CpuDevice, ThreadPool};
 use crate::device::{Device, DeviceId, DeviceKind, DeviceRef};
-use crate::hardware::{Advice, GpuCandidate, Hardware, advise};
+use crate::hardware::{Advice, GpuCandidate, Hardware, Mode, advise};
 use crate::machine::{CheckStatus, DeviceProfile, Paths, Profile};
 use crate::opencl::{OpenClReport, ProgramCache};
 use crate::text::parse_bytes;
@@ -13,8 +13,11 @@ use crate::{Error, Result};
 /// How devices are looked for and limited.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// Threads of the CPU device; all cores if `None`.
+    /// Threads of the CPU device, from 1 to [`MAX_THREADS`](crate::cpu::MAX_THREADS); if `None`, one
+    /// for each logical processor, or as many as the system allows.
     pub threads: Option<usize>,
+    /// Whether OpenCL devices are looked for. If not, neither its loader nor a driver is opened.
+    pub opencl: bool,
     /// Budgets that replace a device's own memory size.
     pub memory_limits: Vec<MemoryLimit>,
     /// Where files lie.
@@ -27,7 +30,7 @@ pub struct RuntimeOptions {
 impl Default for RuntimeOptions {
     fn default() -> Self {
         let paths = Paths::from_environment();
-        Self { threads: None, memory_limits: Vec::new(), paths, kernel_times: false }
+        Self { threads: None, opencl: true, memory_limits: Vec::new(), paths, kernel_times: false }
     }
 }
 
@@ -74,11 +77,14 @@ impl Runtime {
     ///
     /// # Errors
     /// `UnknownDevice` or `InvalidMemoryLimit` if a limit names a device that is not there or is
-    /// more than it has.
+    /// more than it has; `InvalidThreads` or `TooFewThreads` if there cannot be so many threads.
     pub fn discover(options: &RuntimeOptions) -> Result<Self> {
         let hardware = crate::hardware::detect();
-        let threads = options.threads.unwrap_or(hardware.cpu.logical_cores).max(1);
-        let cpu: DeviceRef = CpuDevice::new(&hardware.cpu, &hardware.ram, threads);
+        let pool = match options.threads {
+            Some(threads) => ThreadPool::new(threads)?,
+            None => ThreadPool::up_to(hardware.cpu.logical_cores),
+        };
+        let cpu: DeviceRef = CpuDevice::new(&hardware.cpu, &hardware.ram, pool);
         let cache = Arc::new(ProgramCache::new(options.paths.programs()));
         let (found, opencl) = crate::opencl::discover(&cpu, &cache, options);
         let profile =
@@ -200,6 +206,11 @@ impl Runtime {
 
     /// Which mode suits this machine, and why.
     pub fn advice(&self) -> Advice {
+        if !self.opencl.searched {
+            let reason =
+                "only the CPU was asked for; leave out --device cpu to see what else there is";
+            return Advice { mode: Mode::Cpu, device: None, reason: reason.into() };
+        }
         let candidates: Vec<GpuCandidate> = self.devices[1..]
             .iter()
             .map(|device| {

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{
-    answer, any_runtime, child, discover_in, is_child, opencl_devices, runtime, skip, tell,
+    answer, any_runtime, child, is_child, opencl_devices, options_in, runtime, skip, tell,
 };
-use polaris_runtime::{DeviceExt, DeviceId, Error};
+use polaris_runtime::{DeviceExt, DeviceId, Error, Runtime, RuntimeOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -22,7 +22,9 @@ fn child_discovers() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let runtime = discover_in(folder.path(), Vec::new());
+    let opencl = std::env::var_os(CPU_ONLY).is_none();
+    let options = RuntimeOptions { opencl, ..options_in(folder.path(), Vec::new()) };
+    let runtime = Runtime::discover(&options).unwrap();
     let buffer = runtime.cpu().upload(&[1i32, 2, 3]).unwrap();
     assert_eq!(buffer.to_vec::<i32>().unwrap(), [1, 2, 3]);
     let unknown = runtime.device(DeviceId::OpenCl(99)).unwrap_err();
@@ -31,8 +33,12 @@ fn child_discovers() {
         "opencl": runtime.opencl(),
         "rusticl": std::env::var("RUSTICL_ENABLE").ok(),
         "unknown": unknown.to_string(),
+        "loaded": fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("OpenCL")),
     }));
 }
+
+/// Set for a child that asks for the CPU only.
+const CPU_ONLY: &str = "POLARIS_TEST_CPU_ONLY";
 
 fn discover() -> Command {
     let mut command = child("child_discovers");
@@ -176,6 +182,88 @@ fn a_driver_file_that_is_a_folder_or_a_dead_link_is_survived() {
         return skip(&problems(&found));
     }
     assert_names(&problems(&found), &["folder.icd", "link.icd", "cannot be read"]);
+}
+
+/// The first half of a library that this process has loaded.
+#[cfg(target_os = "linux")]
+fn half_a_library() -> Vec<u8> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let library = maps.lines().find_map(|line| {
+        let path = line.split_whitespace().last()?;
+        path.contains("libc.so").then(|| fs::read(path).unwrap())
+    });
+    let library = library.expect("a test should have loaded the C library");
+    library[..library.len() / 2].to_vec()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_driver_that_is_cut_off_is_named_and_not_loaded() {
+    let libraries = TempDir::new().unwrap();
+    let library = libraries.path().join("driver.so");
+    fs::write(&library, half_a_library()).unwrap();
+    let icd = format!("{}\n", library.display());
+    let files = [("half.icd", icd.as_bytes())];
+    let Some((_folder, found)) = found_with_drivers(&files) else { return };
+    assert_names(&problems(&found), &["half.icd", "driver.so", "cut off", "reinstall"]);
+    // A driver that is named without a file.
+    let empty = TempDir::new().unwrap();
+    let found = found_by(
+        discover().env("OCL_ICD_VENDORS", empty.path()).env("OCL_ICD_FILENAMES", &library),
+    );
+    assert_names(&problems(&found), &["driver.so", "cut off"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_driver_file_or_driver_that_is_no_regular_file_is_named_and_not_opened() {
+    let folder = TempDir::new().unwrap();
+    let fifo = folder.path().join("fifo.icd");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.icd")).unwrap();
+    fs::write(folder.path().join("names.icd"), format!("{}\n", fifo.display())).unwrap();
+    let sparse = fs::File::create(folder.path().join("huge.icd")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    let found = found_by(discover().env("OCL_ICD_VENDORS", folder.path()));
+    assert_eq!(found["devices"], json!(["cpu"]));
+    if found["opencl"]["available"] == false {
+        return skip(&problems(&found));
+    }
+    let expected = ["fifo.icd", "a FIFO", "zero.icd", "a device", "names.icd", "huge.icd"];
+    assert_names(&problems(&found), &expected);
+    assert_names(&problems(&found), &["crash or hang", "remove"]);
+}
+
+#[test]
+fn what_a_driver_file_holds_cannot_steer_a_terminal() {
+    let icd = ("escape.icd", &b"lib\x1b[31mred.so\n"[..]);
+    let Some((_folder, found)) = found_with_drivers(&[icd]) else { return };
+    assert_names(&problems(&found), &["lib\\u{1b}[31mred.so"]);
+    assert!(!problems(&found).replace('\n', "").contains(char::is_control));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_loader_that_is_cut_off_is_named_and_not_loaded() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("libOpenCL.so.1"), half_a_library()).unwrap();
+    let found = found_by(discover().env("LD_LIBRARY_PATH", folder.path()));
+    assert_eq!(found["devices"], json!(["cpu"]));
+    assert_eq!(found["opencl"]["available"], false);
+    assert_names(&problems(&found), &["libOpenCL.so.1", "cut off", "reinstall"]);
+    assert_eq!(found["loaded"], false);
+}
+
+#[test]
+fn nothing_of_opencl_is_opened_where_only_the_cpu_is_asked_for() {
+    let found = found_by(discover().env(CPU_ONLY, "1"));
+    assert_eq!(found["devices"], json!(["cpu"]));
+    assert_eq!(found["opencl"]["searched"], false);
+    assert_eq!(found["opencl"]["available"], false);
+    assert_eq!(found["opencl"]["icds"], json!([]));
+    assert_eq!(found["loaded"], false, "no library of OpenCL is in the process");
+    assert_eq!(found["rusticl"], Value::Null);
+    assert_names(&problems(&found), &["not looked for", "only the CPU"]);
 }
 
 #[test]

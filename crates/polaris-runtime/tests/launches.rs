@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    add_kernel, ints, new_queue, on_every_opencl_device, opencl_devices, runtime, source,
+    Enqueue, add_kernel, ints, new_queue, on_every_opencl_device, opencl_devices, runtime, source,
 };
 use polaris_runtime::opencl::{COUNTERS, Launch};
 use polaris_runtime::{Buffer, DeviceExt, Error, Result};
@@ -27,7 +27,7 @@ fn arguments_are_counted_and_sized() {
         let [x, y] = [(); 2].map(|()| device.upload(&[1i32; 4]).unwrap());
         let start = || opencl.launch(&kernel);
         let both = || start().buffer(&x, 0).buffer(&y, 0);
-        let run = |launch: Launch<'_>| launch.run(&[4], &[1]);
+        let run = |launch: Launch<'_>| launch.enqueue(&[4], &[1]);
         assert_bad_launch(run(start()), "0 arguments");
         assert_bad_launch(run(both()), "4 arguments");
         assert_bad_launch(run(both().value(1i32).value(1i32)), "argument 5");
@@ -47,7 +47,7 @@ fn a_launch_without_work_or_with_sizes_that_do_not_fit_is_refused() {
         let kernel = add_kernel(opencl);
         let x = device.upload(&[1i32; 4]).unwrap();
         let run = |global: &[usize], local: &[usize]| {
-            opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(1i32).run(global, local)
+            opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(1i32).enqueue(global, local)
         };
         assert_bad_launch(run(&[0], &[1]), "nothing to do");
         assert_bad_launch(run(&[4, 0], &[1, 1]), "nothing to do");
@@ -65,7 +65,7 @@ fn a_work_group_beyond_the_device_is_a_bad_launch() {
         let kernel = add_kernel(opencl);
         let x = device.upload(&[1i32; 4]).unwrap();
         let run = |global: &[usize], local: &[usize]| {
-            opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(1i32).run(global, local)
+            opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(1i32).enqueue(global, local)
         };
         let local = device.capabilities().max_work_group + 1;
         assert_bad_launch(run(&[local], &[local]), &local.to_string());
@@ -80,14 +80,15 @@ fn a_global_size_beyond_the_address_space_is_a_bad_launch() {
         let kernel = add_kernel(opencl);
         let x = device.upload(&[1i32; 4]).unwrap();
         let launch = opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(1i32);
-        assert_bad_launch(launch.run(&[usize::MAX], &[2]), &usize::MAX.to_string());
+        assert_bad_launch(launch.enqueue(&[usize::MAX], &[2]), &usize::MAX.to_string());
     });
 }
 
 #[test]
 fn the_number_of_arguments_is_told_in_plain_words() {
     on_every_opencl_device(|_, opencl| {
-        let message = opencl.launch(&add_kernel(opencl)).run(&[4], &[1]).unwrap_err().to_string();
+        let message =
+            opencl.launch(&add_kernel(opencl)).enqueue(&[4], &[1]).unwrap_err().to_string();
         assert!(message.contains('5') && !message.contains("Some("), "{message}");
     });
 }
@@ -104,7 +105,7 @@ fn memory_of_another_device_is_refused() {
         let foreign = |buffer: &&Buffer| !std::sync::Arc::ptr_eq(buffer.device(), device);
         for buffer in buffers.iter().filter(foreign) {
             let launch = opencl.launch(&kernel).buffer(&own, 0).buffer(buffer, 0).value(1i32);
-            let found = launch.run(&[4], &[1]);
+            let found = launch.enqueue(&[4], &[1]);
             let refused =
                 matches!(found, Err(Error::DeviceMismatch { .. } | Error::BadLaunch { .. }));
             assert!(refused, "{found:?}");
@@ -123,7 +124,7 @@ fn threads_launch_one_kernel_with_arguments_of_their_own() {
                     let x = device.upload(&[thread; 50]).unwrap();
                     for _ in 0..50 {
                         let launch = opencl.launch(kernel).buffer(&x, 0).buffer(&x, 0);
-                        launch.value(10i32).run(&[50], &[10]).unwrap();
+                        launch.value(10i32).enqueue(&[50], &[10]).unwrap();
                     }
                     assert_eq!(x.to_vec::<i32>().unwrap(), [thread + 500; 50]);
                 });
@@ -148,7 +149,7 @@ fn every_queue_has_counters_that_begin_at_zero() {
             for _ in 0..2 {
                 let seen = ints(device, queue, COUNTERS);
                 let launch = opencl.launch_on(queue.as_ref(), &kernel).unwrap();
-                launch.counters().buffer(&seen, 0).run(&[COUNTERS], &[1]).unwrap();
+                launch.counters().buffer(&seen, 0).enqueue(&[COUNTERS], &[1]).unwrap();
                 assert_eq!(seen.to_vec::<i32>().unwrap(), [0; COUNTERS]);
             }
         }

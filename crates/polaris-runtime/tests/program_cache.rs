@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::{ADD, answer, child, discover_in, is_child, opencl_devices, source, tell};
+use common::{ADD, Enqueue, answer, child, discover_in, is_child, opencl_devices, source, tell};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramCounts, ProgramSource};
 use polaris_runtime::{DeviceExt, DeviceRef, Runtime, RuntimeOptions};
@@ -21,7 +21,7 @@ fn counts_of_adding(device: &DeviceRef) -> ProgramCounts {
     let before = opencl.program_counts();
     let kernel = opencl.kernel(("cached", 0), "add", || source("cached", &[ADD])).unwrap();
     let x = device.upload(&[1i32, 2, 3]).unwrap();
-    opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(40i32).run(&[3], &[1]).unwrap();
+    opencl.launch(&kernel).buffer(&x, 0).buffer(&x, 0).value(40i32).enqueue(&[3], &[1]).unwrap();
     assert_eq!(x.to_vec::<i32>().unwrap(), [41, 42, 43]);
     let after = opencl.program_counts();
     ProgramCounts {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{ADD, add_kernel, on_every_opencl_device, source};
+use common::{ADD, Enqueue, add_kernel, on_every_opencl_device, source};
 use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 use polaris_runtime::{DeviceExt, Error};
@@ -22,7 +22,7 @@ fn a_kernel_reads_and_writes_from_the_given_element_on() {
             .buffer(&x, 5)
             .buffer(&part, 2)
             .value(1000i32)
-            .run(&[10], &[5])
+            .enqueue(&[10], &[5])
             .unwrap();
         let expected: Vec<i32> = [-1; 5].into_iter().chain(1015..1025).chain([-1; 5]).collect();
         assert_eq!(y.to_vec::<i32>().unwrap(), expected);
@@ -50,7 +50,7 @@ fn values_of_every_kind_arrive() {
         let launch = launch.value(-(1i64 << 40)).value(1u64 << 50).value(0.5f32);
         let launch = launch.value([1u32, 2, 3, 4]).value([5u32, 0, 0, 0, 0, 0, 0, 6]);
         let launch = launch.value([7u64, 0, 0, 0, 0, 0, 0, 8]).value([9.5f32, 0.0, 0.0, -1.5]);
-        launch.run(&[1], &[1]).unwrap();
+        launch.enqueue(&[1], &[1]).unwrap();
         let expected = [
             -8.0,
             200.0,
@@ -86,7 +86,7 @@ fn local_memory_is_shared_by_a_work_group() {
         let x = device.upload(&(0..64).collect::<Vec<i32>>()).unwrap();
         let kernel = opencl.kernel(("reverse", 0), "reverse", || source("reverse", &[REVERSE]));
         let kernel = kernel.unwrap();
-        opencl.launch(&kernel).buffer(&x, 0).local(16 * 4).run(&[64], &[16]).unwrap();
+        opencl.launch(&kernel).buffer(&x, 0).local(16 * 4).enqueue(&[64], &[16]).unwrap();
         let expected: Vec<i32> =
             (0..4).flat_map(|group| (0..16).rev().map(move |i| group * 16 + i)).collect();
         assert_eq!(x.to_vec::<i32>().unwrap(), expected);
@@ -105,7 +105,7 @@ fn global_sizes_are_rounded_up_in_each_dimension() {
     on_every_opencl_device(|device, opencl| {
         let kernel = opencl.kernel(("count", 0), "count", || source("count", &[COUNT])).unwrap();
         let x = device.upload(&[0i32; 8 * 6 * 3 + 1]).unwrap();
-        opencl.launch(&kernel).buffer(&x, 0).run(&[5, 5, 3], &[4, 2, 1]).unwrap();
+        opencl.launch(&kernel).buffer(&x, 0).enqueue(&[5, 5, 3], &[4, 2, 1]).unwrap();
         let found = x.to_vec::<i32>().unwrap();
         assert_eq!(found[..144], [80_603; 144]);
         assert_eq!(found[144], 0);
@@ -139,12 +139,12 @@ fn defines_are_numbers_or_code() {
         };
         let longs = device.allocate(DType::I64, 4).unwrap();
         let kernel = run(0, -(1 << 40), "long", true);
-        opencl.launch(&kernel).buffer(&longs, 0).run(&[1], &[1]).unwrap();
+        opencl.launch(&kernel).buffer(&longs, 0).enqueue(&[1], &[1]).unwrap();
         assert_eq!(longs.to_vec::<i64>().unwrap(), [-(1 << 40), 6, 1, 65]);
         // Another variant of the same source is another program.
         let floats = device.allocate(DType::F32, 4).unwrap();
         let kernel = run(1, 7, "float", false);
-        opencl.launch(&kernel).buffer(&floats, 0).run(&[1], &[1]).unwrap();
+        opencl.launch(&kernel).buffer(&floats, 0).enqueue(&[1], &[1]).unwrap();
         assert_eq!(floats.to_vec::<f32>().unwrap(), [7.0, 6.0, 0.0, 65.0]);
     });
 }
@@ -191,5 +191,25 @@ fn a_kernel_that_is_not_in_the_program_is_an_error() {
                 "{found:?}"
             );
         }
+    });
+}
+
+const TWO: &str = "__kernel void one(__global int *x, ulong first) { x[first] = 1; }
+__kernel void two(__global int *x, ulong first) { x[first] = 2; }";
+
+#[test]
+fn a_key_stands_for_one_kernel() {
+    on_every_opencl_device(|device, opencl| {
+        let kernel = |entry| opencl.kernel(("two", 0), entry, || source("two", &[TWO]));
+        let x = device.upload(&[0i32]).unwrap();
+        let one = kernel("one").unwrap();
+        opencl.launch(&one).buffer(&x, 0).enqueue(&[1], &[1]).unwrap();
+        assert_eq!(x.to_vec::<i32>().unwrap(), [1]);
+        let error = kernel("two").unwrap_err().to_string();
+        assert!(error.contains("`two`") && error.contains("`one`"), "{error}");
+        // Another program with a kernel of the same name, where builds look for it.
+        let other = opencl.kernel(("two", 0), "one", || source("two", &[ADD, TWO]));
+        assert_eq!(other.is_err(), cfg!(debug_assertions));
+        assert!(kernel("one").is_ok());
     });
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    QueueRef, add_kernel, any_runtime, assert_same, enqueue_add, ints, new_queue, opencl_devices,
-    pattern, runtime, source,
+    Enqueue, QueueRef, add_kernel, any_runtime, assert_same, enqueue_add, ints, new_queue,
+    opencl_devices, pattern, runtime, source,
 };
 use polaris_core::DType;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Error, QueueOptions};
@@ -25,7 +25,7 @@ fn enqueue_slow(queue: &QueueRef, x: &Buffer) {
     let device = x.device().as_opencl().unwrap();
     let kernel = device.kernel(("test slow", 0), "slow", || source("slow", &[SLOW])).unwrap();
     let launch = device.launch_on(queue.as_ref(), &kernel).unwrap();
-    launch.buffer(x, 0).value(20_000_000u32).run(&[1], &[1]).unwrap();
+    launch.buffer(x, 0).value(20_000_000u32).enqueue(&[1], &[1]).unwrap();
     queue.flush().unwrap();
 }
 

@@ -18,9 +18,11 @@
 #![forbid(unsafe_code)]
 
 pub use polaris_core::{
-    Bool, CancellationToken, DType, Element, Layout, MAX_RANK, Shape, bf16, f16,
+    Bool, CancellationToken, DType, Element, Layout, MAX_RANK, Shape, bf16, f16, printable,
+    printable_lines,
 };
 pub use polaris_data as data;
+pub use polaris_files as files;
 pub use polaris_graph as graph;
 pub use polaris_models as models;
 pub use polaris_nn as nn;

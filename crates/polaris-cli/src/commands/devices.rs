@@ -89,6 +89,9 @@ fn cures(hardware: &Hardware, devices: &[DeviceRef], opencl: &OpenClReport) -> V
             None => info.kind == DeviceKind::Gpu && info.chip.vendor == vendor,
         }
     };
+    if !opencl.searched {
+        return Vec::new();
+    }
     let mut cures: Vec<String> = hardware
         .gpus
         .iter()

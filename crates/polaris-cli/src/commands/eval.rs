@@ -6,7 +6,7 @@ use anyhow::bail;
 use polaris::nn::train::{self, Evaluation, ModelFile, load_data};
 use serde::Serialize;
 
-use super::train::{chosen_device, decode, in_words, set};
+use super::train::{changed, chosen_device, in_words};
 use crate::arguments::{Eval, Global};
 use crate::exit;
 use crate::output::{self, Table, print_line};
@@ -24,12 +24,11 @@ struct Evaluated<'a> {
 pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
     let json = global.json;
     let path = model_path(&options.model)?;
-    let mut session = Session::new(global)?;
+    let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
-    let mut table = toml::Table::try_from(&about.config)?;
-    options.set.iter().try_for_each(|change| set(&mut table, change))?;
-    let config = decode(table, "the model's configuration", "", &options.set)?;
+    let table = toml::Table::try_from(&about.config)?;
+    let config = changed(&table, "the model's configuration", "", &options.set)?;
     let data = load_data(&config, Path::new(""), Some(&about))?;
     if data.task != about.task || config.model != about.config.model {
         bail!(

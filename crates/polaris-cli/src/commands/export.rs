@@ -34,7 +34,7 @@ pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     if path.exists() && std::fs::canonicalize(path)? == std::fs::canonicalize(&model)? {
         bail!("{}: this is the model itself; name another file", path.display());
     }
-    let mut session = Session::new(global)?;
+    let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, module) = ModelFile::load(&model, &device)?;
     let onnx = Onnx::of(&about, &*module)?;

@@ -1,6 +1,7 @@
 //! `polaris generate`: text from a trained GPT.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 
 use anyhow::bail;
 use polaris::nn::sample::{Sampling, generate};
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::eval::model_path;
 use super::train::chosen_device;
 use crate::arguments::{Generate, Global};
+use crate::output::say;
 use crate::session::Session;
 use crate::{exit, interrupt, output};
 
@@ -24,7 +26,7 @@ struct Generated {
 pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let json = global.json;
     let path = model_path(&options.model)?;
-    let mut session = Session::new(global)?;
+    let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
     if about.task != Task::Tokens {
@@ -42,11 +44,12 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let sampling =
         Sampling { temperature: options.temperature, top_k: options.top_k, seed: options.seed };
     let mut stdout = std::io::stdout().lock();
+    let terminal = stdout.is_terminal();
     let mut shown = Vec::new();
     let mut written = 0;
     let mut broken = false;
     if !json {
-        write!(stdout, "{}", options.prompt)?;
+        write!(stdout, "{}", for_reader(&options.prompt, terminal))?;
     }
     let begin = std::time::Instant::now();
     let context = about.input.first().copied().unwrap_or(1);
@@ -57,6 +60,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
             let text = tokenizer.decode(&shown);
             let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
             if let Some(new) = whole.get(written..) {
+                let new = for_reader(new, terminal);
                 broken = stdout.write_all(new.as_bytes()).and_then(|()| stdout.flush()).is_err();
                 written = whole.len();
             }
@@ -72,7 +76,23 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
         output::print_json("polaris.generate/1", &generated)?;
     } else {
         output::print_line("")?;
-        eprintln!("{count} tokens, {:.1} a second", count as f64 / seconds.max(1e-9));
+        say!("{count} tokens, {:.1} a second", count as f64 / seconds.max(1e-9));
     }
     Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
+}
+
+/// Text as the model makes it, for a program; for a terminal without what would change it.
+fn for_reader(text: &str, terminal: bool) -> Cow<'_, str> {
+    if terminal { polaris::printable_lines(text) } else { Cow::Borrowed(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_no_escape_sequences() {
+        assert_eq!(for_reader("a\n\u{1b}[2J", true), "a\n\\u{1b}[2J");
+        assert_eq!(for_reader("a\n\u{1b}[2J", false), "a\n\u{1b}[2J");
+    }
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 pub use weights::Weights;
 
+use crate::error::LARGEST_JSON;
 use crate::{Error, Result};
 
 /// What `config.json` says of an encoder.
@@ -66,7 +67,8 @@ impl Config {
     /// # Errors
     /// If it cannot be read, or describes a model of another family.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
+        let bytes =
+            polaris_files::read(path, LARGEST_JSON).map_err(|error| Error::file(path, error))?;
         let wrong = |why: String| Error::file(path, why);
         let kind: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|error| wrong(format!("this is no configuration: {error}")))?;

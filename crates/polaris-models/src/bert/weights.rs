@@ -27,6 +27,8 @@ impl Weights {
     /// # Errors
     /// If it is no whole file of safetensors, or not of an encoder of the BERT family.
     pub fn open(path: &Path) -> Result<Self> {
+        // A map of anything but a regular file could block, or never end.
+        polaris_files::open(path).map_err(|error| Error::file(path, error))?;
         let file = MappedFile::open(path).map_err(polaris_graph::Error::from)?;
         let bytes = file.bytes();
         let broken = |why: String| Error::file(path, why);

@@ -33,6 +33,9 @@ const MEANINGS: [(&str, Meaning); 5] = [
 const OUTPUTS: [&str; 4] =
     ["last_hidden_state", "token_embeddings", "sentence_embedding", "text_embeds"];
 
+/// The longest batch, text or vector that a model may declare: far more than any has.
+const LONGEST: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(super) struct Encoder {
     session: Session,
@@ -59,15 +62,14 @@ impl Encoder {
         let is_onnx = files.model.extension().is_some_and(|extension| extension == "onnx");
         if is_onnx {
             // Other families have other configurations; what they have in common is enough here.
-            let json = files.config.as_deref().and_then(|path| std::fs::read(path).ok());
-            let json = json.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            let json: serde_json::Value = json.unwrap_or_default();
+            let json = files.config.as_deref().map(super::files::read).transpose()?.flatten();
+            let json = json.unwrap_or_default();
             let number = |name: &str| json[name].as_u64().and_then(|n| usize::try_from(n).ok());
             let session = Session::open(runtime, &files.model, options)?;
             let positions = match (json["model_type"].as_str(), number("max_position_embeddings")) {
                 // Those up to the padding's are kept free.
                 (Some("roberta" | "xlm-roberta" | "camembert" | "mpnet"), Some(rows)) => {
-                    Some(rows.saturating_sub(number("pad_token_id").unwrap_or(1) + 1))
+                    Some(rows.saturating_sub(number("pad_token_id").unwrap_or(1).saturating_add(1)))
                 }
                 (_, rows) => rows,
             };
@@ -124,6 +126,14 @@ impl Encoder {
             Some((_, Some(Type::Tensor(_, Some(dims))))) => dims.last().and_then(Dim::known),
             Some(_) => None,
         };
+        for (what, length) in [("batch", only_batch), ("text", only_length), ("vector", dimension)]
+        {
+            if let Some(length) = length.filter(|length| !(1..=LONGEST).contains(length)) {
+                return Err(not(format!(
+                    "it declares a {what} of {length}; from 1 to {LONGEST} is accepted"
+                )));
+            }
+        }
         let most_tokens = [positions, only_length].into_iter().flatten().min();
         Ok(Self {
             session,
@@ -151,7 +161,15 @@ impl Encoder {
         let Batch { rows, length, .. } = batch;
         let mut given = Vec::with_capacity(self.inputs.len());
         for (name, meaning, element) in &self.inputs {
-            let mut values = vec![0i64; rows * length];
+            let mut values: Vec<i64> = Vec::new();
+            let room =
+                rows.checked_mul(length).filter(|&room| values.try_reserve_exact(room).is_ok());
+            let Some(room) = room else {
+                let why =
+                    format!("there is no memory for its input of {rows} texts of {length} tokens");
+                return Err(Error::NotAnEncoder { why });
+            };
+            values.resize(room, 0);
             for (row, values) in values.chunks_exact_mut(length.max(1)).enumerate() {
                 let text = texts.get(row);
                 let count = text.map_or(1, |text| text.ids.len());

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Pooling;
+use crate::error::LARGEST_JSON;
 use crate::{Error, Result};
 
 /// The parts of a model.
@@ -166,8 +167,8 @@ fn pooling_of(json: &Value) -> std::result::Result<Pooling, String> {
 }
 
 /// A file of JSON, if it is there.
-fn read(path: &Path) -> Result<Option<Value>> {
-    match std::fs::read(path) {
+pub(super) fn read(path: &Path) -> Result<Option<Value>> {
+    match polaris_files::read(path, LARGEST_JSON) {
         Ok(bytes) => {
             serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::file(path, error))
         }

@@ -75,7 +75,16 @@ impl Embedder {
         let good: Vec<usize> = (0..window.len()).filter(|&at| window[at].1.is_ok()).collect();
         let sentences: Vec<&Sentence> =
             window.iter().filter_map(|(_, read)| read.as_ref().ok()).collect();
-        let mut vectors = vec![0.0; sentences.len() * self.dimension];
+        let mut vectors: Vec<f32> = Vec::new();
+        let room = sentences.len() * self.dimension;
+        vectors.try_reserve_exact(room).map_err(|_| Error::NotAnEncoder {
+            why: format!(
+                "there is no memory for {} vectors of {}",
+                sentences.len(),
+                self.dimension
+            ),
+        })?;
+        vectors.resize(room, 0.0);
         let bad = window.iter().filter(|(_, read)| read.is_err());
         let (count, bytes) = bad.fold((0, 0), |(count, sum), (bytes, _)| (count + 1, sum + bytes));
         if !listener.advance(count, bytes) {

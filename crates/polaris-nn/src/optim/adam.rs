@@ -1,5 +1,7 @@
 //! Adam, and Adam with decoupled weight decay.
 
+use std::collections::BTreeMap;
+
 use polaris_ops::Unary;
 use polaris_ops::fused::{Builder, Expression};
 
@@ -89,25 +91,28 @@ impl Optimizer for Adam {
         self.steps
     }
 
-    fn set_steps(&mut self, steps: u64) {
+    fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>) {
         self.steps = steps;
+        self.groups.iter_mut().for_each(|group| group.set_steps(steps, fewer));
     }
 
     fn step_scaled(&mut self, factor: f64) -> Result<()> {
         self.steps += 1;
-        let Self { groups, betas: [beta1, beta2], epsilon, decoupled, rules, steps } = self;
-        let step = i32::try_from(*steps).unwrap_or(i32::MAX);
-        let correction1 = 1.0 - beta1.powi(step);
-        let correction2 = (1.0 - beta2.powi(step)).sqrt();
+        let Self { groups, betas: [beta1, beta2], epsilon, decoupled, rules, .. } = self;
         for group in groups {
             let decay = if *decoupled { 0.0 } else { group.weight_decay };
-            let kept = if *decoupled { 1.0 - group.rate * group.weight_decay } else { 1.0 };
+            let rate = group.rate;
+            let kept = if *decoupled { 1.0 - rate * group.weight_decay } else { 1.0 };
             rules.mean.scalars_mut().copy_from_slice(&[factor, decay, *beta1, 1.0 - *beta1]);
             rules.square.scalars_mut().copy_from_slice(&[factor, decay, *beta2, 1.0 - *beta2]);
-            let follow = [kept, group.rate / correction1, 1.0 / correction2, *epsilon];
-            rules.follow.scalars_mut().copy_from_slice(&follow);
             for (entry, gradient) in group.due() {
                 let [(_, mean), (_, square)] = &entry.memory[..] else { continue };
+                // Of the steps that this parameter took part in, as its means are.
+                let step = i32::try_from(entry.steps).unwrap_or(i32::MAX);
+                let correction1 = 1.0 - beta1.powi(step);
+                let correction2 = (1.0 - beta2.powi(step)).sqrt();
+                let follow = [kept, rate / correction1, 1.0 / correction2, *epsilon];
+                rules.follow.scalars_mut().copy_from_slice(&follow);
                 let (tensor, g) = (entry.parameter.tensor(), gradient.array());
                 let (p, m, v) = (tensor.array(), mean.array(), square.array());
                 change(mean, &rules.mean, &[m, g, p])?;

@@ -1,5 +1,7 @@
 //! Parameters that share a rate.
 
+use std::collections::BTreeMap;
+
 use polaris_ops::Array;
 use polaris_ops::fused::{Expression, evaluate_into};
 use polaris_tensor::Tensor;
@@ -24,12 +26,14 @@ pub(super) struct Entry {
     pub name: String,
     pub parameter: Parameter,
     pub memory: Vec<(&'static str, Tensor)>,
+    /// Steps in which it had a gradient.
+    pub steps: u64,
 }
 
 impl Group {
     /// A group of named parameters.
     pub fn new(parameters: Vec<(String, Parameter)>, rate: f64, weight_decay: f64) -> Self {
-        let entry = |(name, parameter)| Entry { name, parameter, memory: Vec::new() };
+        let entry = |(name, parameter)| Entry { name, parameter, memory: Vec::new(), steps: 0 };
         let entries = parameters.into_iter().map(entry).collect();
         Self { rate, first_rate: rate, weight_decay, entries }
     }
@@ -58,14 +62,23 @@ impl Group {
         self.entries.iter().flat_map(of_entry).collect()
     }
 
-    /// The entries that have gradients, with these; the gradients are forgotten.
-    pub(super) fn due(&self) -> impl Iterator<Item = (&Entry, Tensor)> {
-        self.entries.iter().filter_map(|entry| {
+    /// The entries that have gradients, with these, and a step more; the gradients are forgotten.
+    pub(super) fn due(&mut self) -> impl Iterator<Item = (&Entry, Tensor)> {
+        self.entries.iter_mut().filter_map(|entry| {
             let tensor = entry.parameter.tensor();
             let gradient = tensor.grad().filter(|_| !entry.parameter.is_frozen());
             tensor.zero_grad();
-            gradient.map(|gradient| (entry, gradient))
+            let gradient = gradient?;
+            entry.steps += 1;
+            Some((&*entry, gradient))
         })
+    }
+
+    /// Goes on as if so many steps had been taken, and fewer of some parameters.
+    pub(super) fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>) {
+        for entry in &mut self.entries {
+            entry.steps = fewer.get(&entry.name).copied().unwrap_or(steps);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub use group::Group;
 pub use schedule::{Schedule, Shape};
 pub use sgd::Sgd;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use polaris_tensor::Tensor;
 
@@ -37,8 +37,15 @@ pub trait Optimizer: Send {
     /// Steps that were taken.
     fn steps(&self) -> u64;
 
-    /// Goes on as if so many steps had been taken.
-    fn set_steps(&mut self, steps: u64);
+    /// Goes on as if so many steps had been taken, and fewer of some parameters, by their names.
+    fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>);
+
+    /// Parameters that had no gradient in some steps, with the number of steps in which they had one.
+    fn fewer_steps(&self) -> BTreeMap<String, u64> {
+        let entries = self.groups().iter().flat_map(|group| &group.entries);
+        let fewer = entries.filter(|entry| entry.steps != self.steps());
+        fewer.map(|entry| (entry.name.clone(), entry.steps)).collect()
+    }
 
     /// One step by the gradients, which are then forgotten.
     ///

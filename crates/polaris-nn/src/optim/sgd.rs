@@ -1,5 +1,7 @@
 //! Gradient descent, with momentum and Nesterov's look ahead.
 
+use std::collections::BTreeMap;
+
 use polaris_ops::fused::{Builder, Expression};
 
 use super::Optimizer;
@@ -91,8 +93,9 @@ impl Optimizer for Sgd {
         self.steps
     }
 
-    fn set_steps(&mut self, steps: u64) {
+    fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>) {
         self.steps = steps;
+        self.groups.iter_mut().for_each(|group| group.set_steps(steps, fewer));
     }
 
     fn step_scaled(&mut self, factor: f64) -> Result<()> {

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::data::Task;
+use crate::checksum;
 use crate::models::Ends;
 use crate::optim::Optimizer;
-use crate::tensors_file::{self, Contents};
+use crate::tensors_file::{self, Contents, Metadata};
 use crate::{Error, Init, LossScale, Module, Result, load_state, state};
 
 /// How far a training is.
@@ -34,13 +35,16 @@ pub struct Progress {
 /// A file from which a training goes on as if nothing had been.
 pub struct Checkpoint;
 
-/// Under these names the tensors and words are found in the file.
+/// Under these names the tensors and metadata are found in the file.
 const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 const PROGRESS: &str = "polaris.progress";
 const STEPS: &str = "polaris.optimizer_steps";
 const ABOUT: &str = "polaris.model";
-const FORMAT: (&str, &str) = ("polaris.format", "1");
+const PARAMETER_STEPS: &str = "polaris.parameter_steps";
+const FORMAT: &str = "polaris.format";
+/// Files of the first format have no checksum; those of this one must have one.
+const OURS: &str = "2";
 
 impl Checkpoint {
     /// Writes all of it, whole or not at all.
@@ -60,13 +64,17 @@ impl Checkpoint {
         let tensors: Vec<(String, Tensor)> = (state(model).into_iter().map(named(MODEL)))
             .chain(optimizer.state().into_iter().map(named(OPTIMIZER)))
             .collect();
-        let words = HashMap::from([
-            (FORMAT.0.to_owned(), FORMAT.1.to_owned()),
+        let mut metadata = Metadata::from([
+            (FORMAT.to_owned(), OURS.to_owned()),
             (PROGRESS.to_owned(), json(path, progress)?),
             (STEPS.to_owned(), optimizer.steps().to_string()),
             (ABOUT.to_owned(), json(path, about)?),
         ]);
-        tensors_file::write(path, &tensors, &words)
+        let fewer = optimizer.fewer_steps();
+        if !fewer.is_empty() {
+            metadata.insert(PARAMETER_STEPS.to_owned(), json(path, &fewer)?);
+        }
+        tensors_file::write(path, &tensors, &metadata)
     }
 
     /// Reads a file into a model and an optimiser.
@@ -79,12 +87,14 @@ impl Checkpoint {
         model: &dyn Module,
         optimizer: &mut dyn Optimizer,
     ) -> Result<Progress> {
-        let (tensors, words) = tensors_file::read(path, device)?;
-        check_format(path, &words)?;
+        let (tensors, metadata) = tensors_file::read(path, device)?;
+        check_format(path, &metadata)?;
         let no_checkpoint = || Error::file(path, "this is no checkpoint of a training");
-        let progress = words.get(PROGRESS).ok_or_else(no_checkpoint)?;
+        let progress = metadata.get(PROGRESS).ok_or_else(no_checkpoint)?;
         let progress = serde_json::from_str(progress).map_err(|error| Error::file(path, error))?;
-        let steps = words.get(STEPS).and_then(|steps| steps.parse().ok());
+        let steps = metadata.get(STEPS).and_then(|steps| steps.parse().ok());
+        let fewer = metadata.get(PARAMETER_STEPS).map(|json| serde_json::from_str(json));
+        let fewer = fewer.transpose().map_err(|error| Error::file(path, error))?;
         let (mut of_model, mut of_optimizer) = (HashMap::new(), HashMap::new());
         for (name, tensor) in tensors {
             if let Some(name) = name.strip_prefix(MODEL) {
@@ -102,7 +112,7 @@ impl Checkpoint {
         };
         load_state(model, &of_model).map_err(with_path)?;
         optimizer.load_state(&of_optimizer).map_err(with_path)?;
-        optimizer.set_steps(steps.ok_or_else(no_checkpoint)?);
+        optimizer.set_steps(steps.ok_or_else(no_checkpoint)?, &fewer.unwrap_or_default());
         Ok(progress)
     }
 
@@ -111,14 +121,33 @@ impl Checkpoint {
     /// # Errors
     /// If the file cannot be read.
     pub fn config(path: &Path) -> Result<Config> {
-        let words = tensors_file::read_words(path)?;
-        check_format(path, &words)?;
-        let about = words.get(ABOUT).ok_or_else(|| {
-            Error::file(path, "this is no checkpoint of a training; remove it to use an older one")
-        })?;
+        let metadata = tensors_file::read_metadata(path)?;
+        check_format(path, &metadata)?;
+        let about = metadata
+            .get(ABOUT)
+            .ok_or_else(|| Error::file(path, "this is no checkpoint of a training"))?;
         let about: ModelFile =
             serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
         Ok(about.config)
+    }
+
+    /// The newest checkpoint of a folder that is not damaged, and the training it belongs to. A damaged one is
+    /// named in a warning.
+    ///
+    /// # Errors
+    /// If there are checkpoints and none of them can be read: what is wrong with the newest.
+    pub fn newest(folder: &Path) -> Result<Option<(PathBuf, Config)>> {
+        let mut newest = None;
+        for path in Self::list(folder).into_iter().rev() {
+            match Self::config(&path) {
+                Ok(config) => return Ok(Some((path, config))),
+                Err(error) => {
+                    log::warn!("{error}; trying the checkpoint before it");
+                    newest.get_or_insert(error);
+                }
+            }
+        }
+        newest.map_or(Ok(None), Err)
     }
 
     /// The checkpoints of a folder, oldest first.
@@ -174,11 +203,11 @@ impl ModelFile {
     /// # Errors
     /// If the disk is full or the place cannot be written.
     pub fn save(&self, path: &Path, model: &dyn Module) -> Result<()> {
-        let words = HashMap::from([
-            (FORMAT.0.to_owned(), FORMAT.1.to_owned()),
+        let metadata = Metadata::from([
+            (FORMAT.to_owned(), OURS.to_owned()),
             (ABOUT.to_owned(), json(path, self)?),
         ]);
-        tensors_file::write(path, &state(model), &words)
+        tensors_file::write(path, &state(model), &metadata)
     }
 
     /// Reads a model, from its own file or from a checkpoint.
@@ -203,18 +232,18 @@ impl ModelFile {
 
     fn build(
         path: &Path,
-        (mut tensors, words): Contents,
+        (mut tensors, metadata): Contents,
         device: &DeviceRef,
     ) -> Result<(Self, Box<dyn Module>)> {
-        check_format(path, &words)?;
-        let about = words.get(ABOUT).ok_or_else(|| {
+        check_format(path, &metadata)?;
+        let about = metadata.get(ABOUT).ok_or_else(|| {
             Error::file(
                 path,
                 "this file does not say which model it is: it is not of `polaris train`",
             )
         })?;
         let about: Self = serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
-        if words.contains_key(PROGRESS) {
+        if metadata.contains_key(PROGRESS) {
             let of_model = tensors.into_iter().filter_map(|(name, tensor)| {
                 name.strip_prefix(MODEL).map(|name| (name.to_owned(), tensor))
             });
@@ -239,13 +268,16 @@ impl ModelFile {
     }
 }
 
-fn check_format(path: &Path, words: &HashMap<String, String>) -> Result<()> {
-    match words.get(FORMAT.0) {
-        Some(found) if found != FORMAT.1 => {
-            let why = format!("it is of format {found}, and this version reads {}", FORMAT.1);
+fn check_format(path: &Path, metadata: &Metadata) -> Result<()> {
+    match metadata.get(FORMAT).map(String::as_str) {
+        Some(OURS) if !metadata.contains_key(checksum::KEY) => {
+            Err(Error::file(path, "it is damaged: its checksum is missing; take another copy"))
+        }
+        None | Some(OURS | "1") => Ok(()),
+        Some(found) => {
+            let why = format!("it is of format {found}, and this version reads 1 and {OURS}");
             Err(Error::file(path, why))
         }
-        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::sources::check_used;
 use crate::models::Model;
 use crate::optim::Schedule;
 use crate::{Error, Result};
@@ -115,11 +116,11 @@ fn a_fifth() -> f64 {
     0.2
 }
 
-fn default_context() -> usize {
+pub(super) fn default_context() -> usize {
     128
 }
 
-fn bytes() -> String {
+pub(super) fn bytes() -> String {
     "bytes".to_owned()
 }
 
@@ -292,7 +293,7 @@ impl Config {
         ];
         match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
             Some((_, what)) => Err(Error::invalid(*what)),
-            None => Ok(()),
+            None => check_used(&self.data),
         }
     }
 }

@@ -217,7 +217,7 @@ fn words(data: &Data, folder: &Path) -> Result<Option<Words>> {
         return Words::new(None).map(Some);
     }
     let path = folder.join(&data.tokenizer);
-    let json = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+    let json = polaris_data::read_tokenizer(&path)?;
     Words::new(Some(json)).map(Some)
 }
 

@@ -9,6 +9,9 @@ use super::run::Event;
 use crate::tensors_file::write_atomically;
 use crate::{Error, Result};
 
+/// The largest log that is read: some ten million steps.
+const LARGEST: u64 = 1 << 31;
+
 /// A file that events are appended to.
 pub struct Log {
     path: PathBuf,
@@ -53,7 +56,7 @@ pub fn read_log(path: &Path) -> Result<Vec<Value>> {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    match std::fs::read_to_string(path) {
+    match polaris_files::read_text(path, LARGEST) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(Error::file(path, error)),

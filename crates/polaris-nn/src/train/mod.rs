@@ -7,15 +7,18 @@ mod checkpoint;
 mod config;
 mod data;
 mod evaluate;
+mod folder;
 mod log;
 mod origin;
 mod run;
+mod sources;
 mod trainer;
 
 pub use checkpoint::{Checkpoint, ModelFile, Progress};
 pub use config::{Config, Data, Optim, OptimKind, Precision, Source, Target, Train};
 pub use data::{Splits, Task, Words, load_data};
 pub use evaluate::{Evaluation, evaluate};
+pub use folder::RunFolder;
 pub use log::{Log, read_log};
 pub use run::{Ending, Event, Listener, run};
 pub use trainer::Trainer;

@@ -1,11 +1,12 @@
 //! The loop over epochs and batches, with evaluations and checkpoints.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use super::checkpoint::Checkpoint;
+use super::folder::RunFolder;
 use super::log::Log;
 use super::origin::unusable_parameter;
 use super::trainer::Trainer;
@@ -79,15 +80,15 @@ pub enum Ending {
 ///
 /// # Errors
 /// What a step, an evaluation or a checkpoint says; checkpoints that were written stay.
-pub fn run(trainer: &mut Trainer, folder: &Path, listener: &mut dyn Listener) -> Result<Ending> {
-    let checkpoints = folder.join("checkpoints");
-    for folder in [folder, &checkpoints] {
-        polaris_data::remove_unfinished(folder);
-    }
+pub fn run(
+    trainer: &mut Trainer,
+    folder: &RunFolder,
+    listener: &mut dyn Listener,
+) -> Result<Ending> {
     let mut run = Run {
-        log: Log::open(&folder.join("log.jsonl"), trainer.progress.step)?,
-        checkpoints,
-        model: folder.join("model.safetensors"),
+        log: Log::open(&folder.path().join("log.jsonl"), trainer.progress.step)?,
+        checkpoints: folder.checkpoints(),
+        model: folder.path().join("model.safetensors"),
         trainer,
         listener,
     };
@@ -143,7 +144,10 @@ impl Run<'_> {
                     0 => ends_epoch || last,
                     every => progress.step.is_multiple_of(every) || last,
                 };
-                let (evaluate, save) = (due(train.evaluate_every), due(train.checkpoint_every));
+                let evaluate = due(train.evaluate_every);
+                // A model that is written without any checkpoint would stand against beginning again.
+                let save = due(train.checkpoint_every)
+                    || (evaluate && Checkpoint::list(&self.checkpoints).is_empty());
                 if evaluate {
                     self.evaluate()?;
                     since = Instant::now();

@@ -178,6 +178,9 @@ impl Trainer {
                 && !scale.observe(norm.is_finite())
             {
                 self.optimizer.zero_grad();
+                if scale.is_hopeless() {
+                    return Err(Error::Overflow { step: self.progress.step + 1 });
+                }
                 return Ok(value);
             }
             if clip > 0.0 {

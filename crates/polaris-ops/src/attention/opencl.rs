@@ -8,7 +8,7 @@ use super::geometry::Sizes;
 use super::opencl_program::{Config, LOCAL_BYTES, MOST_WIDTH, TILE, TILED_GROUP, Task, Widths};
 use super::operations::Arrays;
 use crate::Result;
-use crate::opencl::{pass_array, pass_axes, work_group};
+use crate::opencl::{Enqueue, pass_array, pass_axes, work_group};
 use crate::operation::sum_dtype;
 
 /// The kernels of attention and its gradient.
@@ -166,7 +166,7 @@ impl Launcher<'_> {
         for array in [q, arrays.k, arrays.v, mask, o, g, l] {
             launch = pass_array(launch, array);
         }
-        Ok(launch.buffer(self.means, 0).run(&[items], &[config.work_group])?)
+        launch.buffer(self.means, 0).enqueue(&[items], &[config.work_group])
     }
 }
 

@@ -7,7 +7,7 @@ use polaris_runtime::{Device, DeviceExt};
 use super::Channels;
 use super::opencl_program::{Config, Task};
 use super::operations::Arrays;
-use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
+use crate::opencl::{Enqueue, needs_wide_index, pass_array, pass_axes, work_group};
 use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
@@ -147,7 +147,7 @@ fn channels(arrays: &Arrays<'_>, device: &OpenClDevice, group: bool) -> Result<(
     launch = [x, g, mean].into_iter().fold(launch, pass_array);
     let units = count * segments;
     let items = if group { units * config.work_group } else { units };
-    launch.run(&[items], &[config.work_group])?;
+    launch.enqueue(&[items], &[config.work_group])?;
 
     let built =
         device.kernel(("batch_norm", config.key(1)), "batch_norm_join", || config.source())?;
@@ -159,7 +159,7 @@ fn channels(arrays: &Arrays<'_>, device: &OpenClDevice, group: bool) -> Result<(
     }
     launch = pass_array(launch, output).buffer(&partial, 0);
     launch = pass_array(launch, variance);
-    Ok(launch.run(&[count], &[config.work_group])?)
+    launch.enqueue(&[count], &[config.work_group])
 }
 
 /// Enough segments to fill the device, but none shorter than is worth joining.
@@ -203,5 +203,5 @@ fn elements(arrays: &Arrays<'_>, device: &OpenClDevice) -> Result<()> {
     for sums in [of_weight, of_bias] {
         launch = pass_array(launch, sums.unwrap_or(mean));
     }
-    Ok(launch.run(&[x.elements()], &[config.work_group])?)
+    launch.enqueue(&[x.elements()], &[config.work_group])
 }

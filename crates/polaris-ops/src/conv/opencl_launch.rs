@@ -9,7 +9,7 @@ use super::geometry::{Form, Gather, Geometry, Roles};
 use super::opencl::Kernel;
 use super::opencl_program::{Config, Entry, Finish, SQUARE, TILE, TILE_K, WORK_GROUP};
 use crate::matmul::Activation;
-use crate::opencl::{pass_array, pass_axes};
+use crate::opencl::{Enqueue, pass_array, pass_axes};
 use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
@@ -122,7 +122,7 @@ pub(super) fn launch_gathers(
                 }
                 None => launch,
             };
-            Ok(launch.run(&[work_groups * WORK_GROUP], &[WORK_GROUP])?)
+            launch.enqueue(&[work_groups * WORK_GROUP], &[WORK_GROUP])
         };
         match kernel {
             Kernel::Tiled => launch(Entry::Tiled, tiles * parts)?,
@@ -221,7 +221,7 @@ pub(super) fn launch_weight(
         let launch = launch.value(parts as u32).value(part_length as u32);
         let launch = pass_array(pass_array(pass_array(launch, output), roles.x), roles.y);
         let launch = launch.buffer(&partial, 0);
-        Ok(launch.run(&[work_groups * WORK_GROUP], &[WORK_GROUP])?)
+        launch.enqueue(&[work_groups * WORK_GROUP], &[WORK_GROUP])
     };
     match kernel {
         Kernel::Tiled => {

@@ -8,8 +8,8 @@ use super::cpu::transposed_axis;
 use super::opencl_tiling::Tiling;
 use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, moved_types, needs_wide_index, pass_array, pass_axes,
-    work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, moved_types, needs_wide_index, pass_array,
+    pass_axes, work_group,
 };
 use crate::{Array, Result};
 
@@ -210,7 +210,7 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
             let kernel = built("copy_vector")?;
             let launch = device.launch(&kernel).value(elements as u64);
             let launch = pass_array(pass_array(launch, output), input);
-            launch.run(&[elements.div_ceil(4)], &[config.work_group])?;
+            launch.enqueue(&[elements.div_ceil(4)], &[config.work_group])?;
         }
         Kernel::Strided => {
             let kernel = built("copy_strided")?;
@@ -219,7 +219,8 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
             for axes in [space.dims(), space.strides(0), space.strides(1)] {
                 launch = pass_axes(launch, axes, wide);
             }
-            pass_array(pass_array(launch, output), input).run(&[elements], &[config.work_group])?;
+            pass_array(pass_array(launch, output), input)
+                .enqueue(&[elements], &[config.work_group])?;
         }
         Kernel::Tiled(tiling) => {
             let axis =
@@ -242,7 +243,7 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
             let [tile, rows] = [tiling.tile, tiling.rows].map(usize::from);
             let tiles = [dims[last].div_ceil(tile), dims[axis].div_ceil(tile)];
             let global = [tiles[0] * tile, tiles[1] * rows, outer.min(MOST_OUTER_GROUPS)];
-            pass_array(pass_array(launch, output), input).run(&global, &[tile, rows, 1])?;
+            pass_array(pass_array(launch, output), input).enqueue(&global, &[tile, rows, 1])?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::operations::Arrays;
-use crate::opencl::{ELEMENT, compute_type, dtype_code, pass_array, work_group};
+use crate::opencl::{ELEMENT, Enqueue, compute_type, dtype_code, pass_array, work_group};
 use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
@@ -144,7 +144,7 @@ pub fn run(arrays: &Arrays<'_>, device: &OpenClDevice, kernel: Kernel) -> Result
         launch = pass_array(launch, array);
     }
     let items = if group { rows * config.work_group } else { rows };
-    Ok(launch.run(&[items], &[config.work_group])?)
+    launch.enqueue(&[items], &[config.work_group])
 }
 
 /// Everything in `f32`, each type, each kind of targets, wide indices.

@@ -6,7 +6,7 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::{Binary, Function, Ternary, Unary};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
 };
 use crate::{Array, Result};
 
@@ -259,7 +259,7 @@ pub fn run(
     for index in 0..3 {
         launch = pass_array(launch, inputs.get(index).unwrap_or(&inputs[0]));
     }
-    Ok(launch.run(&[items], &[config.work_group])?)
+    launch.enqueue(&[items], &[config.work_group])
 }
 
 /// The configurations that stand for all: each function in `f32`, and each type in `add`.

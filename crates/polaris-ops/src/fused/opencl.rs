@@ -8,7 +8,7 @@ use super::expression::{Expression, MAX_INPUTS, Node};
 use super::{Builder, NAME, Value};
 use crate::elementwise::{opencl_float_expression, vector_layout};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
 };
 use crate::{Array, Binary, Result, Ternary, Unary};
 
@@ -226,7 +226,7 @@ pub fn run(
             _ => launch.value(scalar as f32),
         };
     }
-    Ok(launch.run(&[items], &[config.work_group])?)
+    launch.enqueue(&[items], &[config.work_group])
 }
 
 /// Expressions that stand for all: an activation of a scaled array, the gradients of the activations

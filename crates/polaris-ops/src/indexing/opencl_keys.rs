@@ -5,7 +5,9 @@ use polaris_core::{Collapsed, DType, Layout, Shape};
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::indices::Axis;
-use crate::opencl::{ELEMENT, dtype_code, needs_wide_index, pass_array, pass_axes, work_group};
+use crate::opencl::{
+    ELEMENT, Enqueue, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+};
 use crate::{Array, Result};
 
 const PARTS: &[&str] = &[ELEMENT, include_str!("keys.cl")];
@@ -68,7 +70,7 @@ pub fn keys(axis: Axis, device: &OpenClDevice, index: &Array, order: &[usize]) -
         launch = pass_axes(launch, axes, config.wide);
     }
     let launch = pass_array(pass_array(launch, &keys), &wrong);
-    pass_array(launch, index).run(&[elements], &[config.work_group])?;
+    pass_array(launch, index).enqueue(&[elements], &[config.work_group])?;
     let wrong = wrong.to_vec::<i32>()?;
     match wrong.iter().enumerate().find(|&(_, &place)| place != -1) {
         Some((stretch, &place)) => {

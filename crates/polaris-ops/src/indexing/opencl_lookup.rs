@@ -6,7 +6,9 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use super::geometry::LookupSpace;
 use super::lookup::Lookup;
 use super::opencl_keys::{self, keys};
-use crate::opencl::{ELEMENT, moved_types, needs_wide_index, pass_array, pass_axes, work_group};
+use crate::opencl::{
+    ELEMENT, Enqueue, moved_types, needs_wide_index, pass_array, pass_axes, work_group,
+};
 use crate::{Array, Result};
 
 /// The kernels of look-ups.
@@ -115,7 +117,7 @@ pub fn run(
     }
     let items = if vectors { elements / 4 } else { elements };
     let launch = pass_array(pass_array(launch, output), x);
-    Ok(pass_array(launch, &keys).run(&[items], &[config.work_group])?)
+    pass_array(launch, &keys).enqueue(&[items], &[config.work_group])
 }
 
 /// Each size of elements, and wide indices.

@@ -9,8 +9,8 @@ use super::opencl_keys::{self, keys};
 use super::scatter::{Scatter, ScatterRule};
 use crate::lanes::Lanes;
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, moved_types, needs_wide_index, pass_array, pass_axes, radix,
-    work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, moved_types, needs_wide_index, pass_array,
+    pass_axes, radix, work_group,
 };
 use crate::operation::is_same_place;
 use crate::{Array, Result, copy, fill};
@@ -244,7 +244,7 @@ fn launch(
         Entry::Sorted => lanes.count() * lanes.length,
         Entry::Lanes => lanes.count(),
     };
-    Ok(launch.run(&[items], &[config.work_group])?)
+    launch.enqueue(&[items], &[config.work_group])
 }
 
 /// Sums of each type, into `f32` too, moves of each size, and wide indices.

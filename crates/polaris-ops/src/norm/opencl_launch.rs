@@ -8,7 +8,7 @@ use super::opencl::{Kernel, SHORT, largest_group};
 use super::opencl_program::{Config, Task, Walk, columns};
 use super::operations::Arrays;
 use super::{Part, Rows};
-use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
+use crate::opencl::{Enqueue, needs_wide_index, pass_array, pass_axes, work_group};
 use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
@@ -108,7 +108,7 @@ impl<'a> RowLauncher<'a> {
             launch = pass_array(launch, array);
         }
         let items = if grouped { rows.count() * config.work_group } else { rows.count() };
-        Ok(launch.run(&[items], &[config.work_group])?)
+        launch.enqueue(&[items], &[config.work_group])
     }
 
     /// Whether everything can be read and written in fours.
@@ -222,6 +222,6 @@ impl ColumnLauncher<'_> {
         for buffer in self.buffers {
             launch = launch.buffer(buffer, 0);
         }
-        Ok(launch.run(&[length * segments], &[config.work_group])?)
+        launch.enqueue(&[length * segments], &[config.work_group])
     }
 }

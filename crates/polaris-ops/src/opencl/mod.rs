@@ -8,7 +8,7 @@ use polaris_core::{Collapsed, DType, MAX_RANK};
 use polaris_runtime::Device;
 use polaris_runtime::opencl::{Launch, OpenClDevice, ProgramSource};
 
-use crate::Array;
+use crate::{Array, Result};
 
 /// Loads and stores of every element type, the first part of every program.
 pub const ELEMENT: &str = include_str!("element.cl");
@@ -86,6 +86,26 @@ pub fn pass_lane_axes<'a>(
 /// Passes an array as its memory and the index of its first element.
 pub fn pass_array<'a>(launch: Launch<'a>, array: &Array) -> Launch<'a> {
     launch.buffer(array.buffer(), array.layout().offset())
+}
+
+/// The one place from which this crate's kernels are enqueued.
+pub trait Enqueue {
+    /// Enqueues a kernel of this crate with arguments that describe checked arrays.
+    ///
+    /// # Errors
+    /// As [`Launch::run`].
+    fn enqueue(self, global: &[usize], local: &[usize]) -> Result<()>;
+}
+
+impl Enqueue for Launch<'_> {
+    fn enqueue(self, global: &[usize], local: &[usize]) -> Result<()> {
+        // SAFETY: launches in this crate are of its own programs. Their arguments are sizes, strides and
+        // offsets of arrays, whose layouts lie inside their buffers (`Array` sees to it) and fit together
+        // (`Operation::check`, which comes before every kernel); indices that are data are checked before
+        // they are used (`indexing`). Within these bounds each kernel reads and writes only what it is
+        // given, which the suites of polaris-testkit run in every layout and under every configuration.
+        Ok(unsafe { self.run(global, local) }?)
+    }
 }
 
 /// Every program configuration that the dispatcher ships, for the machine-code report. The names

@@ -4,7 +4,7 @@ use polaris_core::{DType, Shape};
 use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
-use crate::opencl::{pass_array, work_group};
+use crate::opencl::{Enqueue, pass_array, work_group};
 use crate::{Array, Result};
 
 const PARTS: &[&str] = &[include_str!("radix.cl")];
@@ -86,14 +86,14 @@ pub fn sort(device: &OpenClDevice, keys: Array, length: usize, bits: u32) -> Res
         let digits =
             |kernel| device.launch(kernel).value(length as u32).value(blocks as u32).value(shift);
         let launch = pass_array(digits(&count), &sorted.keys);
-        pass_array(launch, &counts).run(&groups, &[config.work_group])?;
+        pass_array(launch, &counts).enqueue(&groups, &[config.work_group])?;
         let launch = device.launch(&places).value((DIGITS * blocks) as u32);
-        pass_array(launch, &counts).run(&[rows * config.work_group], &[config.work_group])?;
+        pass_array(launch, &counts).enqueue(&[rows * config.work_group], &[config.work_group])?;
         let mut launch = digits(&moves).value(u32::from(pass > 0));
         for array in [&sorted.keys, &sorted.positions, &counts, &other.keys, &other.positions] {
             launch = pass_array(launch, array);
         }
-        launch.run(&groups, &[config.work_group])?;
+        launch.enqueue(&groups, &[config.work_group])?;
         std::mem::swap(&mut sorted, &mut other);
     }
     Ok(sorted)

@@ -6,8 +6,8 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use super::geometry::{Axis, axes};
 use super::{PadGradient, PadMode, Remap};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, moved_types, needs_wide_index, pass_array, pass_axes,
-    work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, moved_types, needs_wide_index, pass_array,
+    pass_axes, work_group,
 };
 use crate::{Array, Result};
 
@@ -104,7 +104,7 @@ pub fn remap(op: &Remap, device: &OpenClDevice, x: &Array, output: &Array) -> Re
         launch = pass_axes(launch, &values, wide);
     }
     let launch = pass_array(pass_array(launch, output), x);
-    Ok(launch.run(&[elements], &[config.work_group])?)
+    launch.enqueue(&[elements], &[config.work_group])
 }
 
 pub fn fold(op: &PadGradient, device: &OpenClDevice, g: &Array, output: &Array) -> Result<()> {
@@ -130,7 +130,7 @@ pub fn fold(op: &PadGradient, device: &OpenClDevice, g: &Array, output: &Array) 
         launch = pass_axes(launch, walk.space.strides(operand), config.wide);
     }
     let launch = pass_array(pass_array(launch, output), g);
-    Ok(launch.run(&[elements], &[config.work_group])?)
+    launch.enqueue(&[elements], &[config.work_group])
 }
 
 /// Moves of each size, sums of each type, and wide indices.

@@ -7,7 +7,9 @@ use polaris_runtime::{Buffer, Device, DeviceExt};
 use super::Pooling;
 use super::geometry::{Geometry, POOLED, SOURCE, WHOLE};
 use super::windows::{Along, Window};
-use crate::opencl::{ELEMENT, compute_type, dtype_code, pass_array, pass_axes, work_group};
+use crate::opencl::{
+    ELEMENT, Enqueue, compute_type, dtype_code, pass_array, pass_axes, work_group,
+};
 use crate::{Array, Result};
 
 /// The kernels of pooling.
@@ -162,7 +164,7 @@ impl<'a> Launcher<'a> {
         launch = launch.buffer(out, out_at);
         launch = pass_array(pass_array(launch, source), g);
         launch = launch.buffer(positions.unwrap_or(out), 0);
-        Ok(launch.run(&[elements], &[config.work_group])?)
+        launch.enqueue(&[elements], &[config.work_group])
     }
 
     fn pass_windows<'b>(&self, launch: Launch<'b>) -> Launch<'b> {

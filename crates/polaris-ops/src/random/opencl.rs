@@ -6,7 +6,7 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::philox::{FAR, LOG2, MIDDLE, NEAR};
 use super::{Distribution, Random};
-use crate::opencl::{ELEMENT, dtype_code, pass_array, work_group};
+use crate::opencl::{ELEMENT, Enqueue, dtype_code, pass_array, work_group};
 use crate::{Array, Result, copy};
 
 /// The ways to make random numbers.
@@ -104,7 +104,7 @@ pub fn run(op: &Random, device: &OpenClDevice, kernel: Kernel, output: &Array) -
         DType::F64 => launch.value(low).value(range),
         _ => launch.value(low as f32).value(range as f32),
     };
-    Ok(pass_array(launch, output).run(&[elements.div_ceil(4)], &[config.work_group])?)
+    pass_array(launch, output).enqueue(&[elements.div_ceil(4)], &[config.work_group])
 }
 
 pub(crate) fn shipped_programs() -> Vec<ProgramSource> {

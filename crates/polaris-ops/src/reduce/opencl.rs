@@ -8,7 +8,7 @@ use super::opencl_grouping::{Grouping, power_of_two};
 use super::opencl_program::{Config, Variant, accumulator_dtype};
 use super::{Reduce, Reduction, Spaces};
 use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
-use crate::opencl::{needs_wide_index, pass_array, pass_axes, work_group};
+use crate::opencl::{Enqueue, needs_wide_index, pass_array, pass_axes, work_group};
 use crate::{Array, Result};
 
 /// The kernels of reductions.
@@ -273,6 +273,6 @@ impl Launcher<'_> {
             Variant::Serial => work,
             Variant::Tree | Variant::OnePass => work * config.work_group,
         };
-        Ok(launch.run(&[items], &[config.work_group])?)
+        launch.enqueue(&[items], &[config.work_group])
     }
 }

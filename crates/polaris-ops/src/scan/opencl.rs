@@ -9,7 +9,8 @@ use polaris_runtime::opencl::{Defines, Kernel as ClKernel, Launch, OpenClDevice,
 use super::CumSum;
 use crate::lanes::Lanes;
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_lane_axes, work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, needs_wide_index, pass_array, pass_lane_axes,
+    work_group,
 };
 use crate::operation::sum_dtype;
 use crate::{Array, Result};
@@ -170,7 +171,7 @@ impl Call<'_> {
     fn serial(&self) -> Result<()> {
         let kernel = self.kernel(Entry::Serial)?;
         let group = self.config.work_group;
-        Ok(self.operands(&kernel).run(&[self.lanes.count()], &[group])?)
+        self.operands(&kernel).enqueue(&[self.lanes.count()], &[group])
     }
 
     fn groups(&self, segments: usize, segment_length: usize) -> Result<()> {
@@ -186,13 +187,13 @@ impl Call<'_> {
                 .value(segments as u64)
                 .value(segment_length as u64)
                 .value(u32::from(results));
-            Ok(pass_array(launch, &sums).run(&[count * segments * group], &[group])?)
+            pass_array(launch, &sums).enqueue(&[count * segments * group], &[group])
         };
         if segments > 1 {
             walk(false)?;
             let kernel = self.kernel(Entry::Segments)?;
             let launch = self.device.launch(&kernel).value(count as u64).value(segments as u64);
-            pass_array(launch, &sums).run(&[count], &[group])?;
+            pass_array(launch, &sums).enqueue(&[count], &[group])?;
         }
         walk(true)
     }

@@ -6,7 +6,7 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::{Form, Rows};
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, needs_wide_index, pass_array, pass_axes, work_group,
 };
 use crate::{Array, Result};
 
@@ -188,7 +188,7 @@ pub fn run(
         launch = pass_array(launch, array);
     }
     let items = starts.elements() * if group { work_group } else { 1 };
-    Ok(launch.run(&[items], &[work_group])?)
+    launch.enqueue(&[items], &[work_group])
 }
 
 /// Whether the rows of every array are dense and begin on a multiple of four.

@@ -7,8 +7,8 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use super::ArgSort;
 use crate::lanes::Lanes;
 use crate::opencl::{
-    ELEMENT, compute_type, dtype_code, needs_wide_index, pass_array, pass_lane_axes, radix,
-    work_group,
+    ELEMENT, Enqueue, compute_type, dtype_code, needs_wide_index, pass_array, pass_lane_axes,
+    radix, work_group,
 };
 use crate::{Array, Result};
 
@@ -134,7 +134,7 @@ pub fn run(
             launch = pass_lane_axes(launch, lanes.starts.strides(operand), stride, config.wide);
         }
         let launch = arrays.iter().fold(launch, |launch, array| pass_array(launch, array));
-        Ok(launch.run(&[items], &[config.work_group])?)
+        launch.enqueue(&[items], &[config.work_group])
     };
     if kernel == Kernel::Local {
         return launch(Entry::Local, [output, x], lanes.count() * config.work_group);

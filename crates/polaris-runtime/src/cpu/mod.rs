@@ -6,7 +6,7 @@ mod simd;
 
 use std::sync::Arc;
 
-pub use pool::ThreadPool;
+pub use pool::{MAX_THREADS, ThreadPool};
 pub use simd::SimdLevel;
 
 use crate::Result;
@@ -28,8 +28,8 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// A device with this many threads.
-    pub(crate) fn new(cpu: &Cpu, ram: &Ram, threads: usize) -> Arc<Self> {
+    /// A device with these threads.
+    pub(crate) fn new(cpu: &Cpu, ram: &Ram, pool: ThreadPool) -> Arc<Self> {
         let limit = ram.total_bytes;
         let simd = SimdLevel::detect();
         let last_cache = cpu.caches.iter().filter(|c| c.level >= 2).map(|c| c.bytes).max();
@@ -49,7 +49,7 @@ impl CpuDevice {
             pci_address: None,
         };
         let capabilities = Capabilities {
-            compute_units: threads,
+            compute_units: pool.threads(),
             clock_mhz: cpu.frequency_mhz,
             memory_bytes: ram.total_bytes,
             memory_free_bytes: Some(ram.available_bytes),
@@ -75,7 +75,7 @@ impl CpuDevice {
                 Box::new(|bytes| Ok(Box::new(HostMemory::new(bytes)?))),
             ),
             queue: Arc::new(CpuQueue::new()),
-            pool: ThreadPool::new(threads),
+            pool,
             simd,
         })
     }

@@ -8,10 +8,24 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{JoinHandle, Thread};
+
+use crate::{Error, Result};
+
+/// The most threads of a pool: more than the processors of any machine of today, and few enough that their
+/// stacks fit into the address space.
+pub const MAX_THREADS: usize = 1024;
+
+/// A helper's stack, as large as the standard library's threads have it by default.
+const STACK: usize = 2 << 20;
+
+/// The address space that a thread takes besides its stack: glibc gives it a heap of up to 128 MiB; guard
+/// pages and the signal stack are small.
+const BESIDES_STACK: usize = 130 << 20;
 
 /// A helper looks this often for new work before it sleeps: about 20 microseconds, the order of
 /// the gap between two operations of a model.
@@ -51,7 +65,34 @@ pub struct ThreadPool {
 
 impl ThreadPool {
     /// A pool in which `threads` threads work, the caller included.
-    pub fn new(threads: usize) -> Self {
+    ///
+    /// # Errors
+    /// `InvalidThreads` if there would be none or more than [`MAX_THREADS`]; `TooFewThreads` if the system
+    /// refuses some of them.
+    pub fn new(threads: usize) -> Result<Self> {
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(Error::InvalidThreads { asked: threads, max: MAX_THREADS });
+        }
+        let (pool, refused) = Self::start(threads);
+        match refused {
+            None => Ok(pool),
+            Some(source) => {
+                Err(Error::TooFewThreads { asked: threads, made: pool.threads(), source })
+            }
+        }
+    }
+
+    /// A pool of as many threads as the system allows, up to `threads`.
+    pub(crate) fn up_to(threads: usize) -> Self {
+        let (pool, refused) = Self::start(threads.min(MAX_THREADS));
+        if let Some(why) = refused {
+            log::warn!("the system allows {} of {threads} threads ({why})", pool.threads());
+        }
+        pool
+    }
+
+    /// A pool of at most so many threads, and why there are fewer.
+    fn start(threads: usize) -> (Self, Option<io::Error>) {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
             job: UnsafeCell::new(None),
@@ -61,14 +102,26 @@ impl ThreadPool {
             stopping: AtomicBool::new(false),
             sleeping: AtomicUsize::new(0),
         });
-        let spawn = |index: usize| {
-            let shared = Arc::clone(&shared);
-            let name = format!("polaris-{index}");
-            std::thread::Builder::new().name(name).spawn(move || shared.help()).ok()
-        };
-        // A machine that refuses threads still computes, on those there are.
-        let helpers = (1..threads.min(INSIDE as usize)).filter_map(spawn).collect();
-        Self { shared, helpers, callers: Mutex::new(()) }
+        let (started, starts) = mpsc::sync_channel(1);
+        let mut pool = Self { shared, helpers: Vec::new(), callers: Mutex::new(()) };
+        for index in 1..threads {
+            if !has_room_for_a_thread() {
+                return (pool, Some(io::ErrorKind::OutOfMemory.into()));
+            }
+            let (shared, started) = (Arc::clone(&pool.shared), started.clone());
+            let builder = std::thread::Builder::new().name(format!("polaris-{index}"));
+            let helper = builder.stack_size(STACK).spawn(move || {
+                let _ = started.send(());
+                shared.help();
+            });
+            match helper {
+                Ok(helper) => pool.helpers.push(helper),
+                Err(why) => return (pool, Some(why)),
+            }
+            // Until it has what it needs, nobody else may use up the room.
+            let _ = starts.recv();
+        }
+        (pool, None)
     }
 
     /// How many threads work, the caller included.
@@ -220,6 +273,16 @@ impl Shared {
     }
 }
 
+/// Whether the address space has room for one more thread. One that starts without room for its signal
+/// stack ends the process, so that this is asked before.
+fn has_room_for_a_thread() -> bool {
+    let mut space = Vec::<u8>::new();
+    let fits = space.try_reserve_exact(STACK + BESIDES_STACK).is_ok();
+    // Otherwise the compiler may leave the allocation out and call it a success.
+    std::hint::black_box(&space);
+    fits
+}
+
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
@@ -248,7 +311,7 @@ mod tests {
     #[test]
     fn every_task_runs_once() {
         for threads in [1, 2, 5] {
-            let pool = ThreadPool::new(threads);
+            let pool = ThreadPool::new(threads).unwrap();
             for tasks in [0, 1, 2, 3, 100, 1000] {
                 let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
                 pool.run(tasks, |i| add(&counts[i], 1));
@@ -259,7 +322,7 @@ mod tests {
 
     #[test]
     fn many_short_jobs_and_sleeps() {
-        let pool = ThreadPool::new(3);
+        let pool = ThreadPool::new(3).unwrap();
         let sum = AtomicUsize::new(0);
         for round in 0..20_000 {
             pool.run(3, |i| add(&sum, i));
@@ -272,7 +335,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_the_range() {
-        let pool = ThreadPool::new(2);
+        let pool = ThreadPool::new(2).unwrap();
         for (len, grain) in [(0, 4), (3, 4), (4, 4), (5, 4), (1000, 7)] {
             let seen: Vec<AtomicUsize> = (0..len).map(|_| AtomicUsize::new(0)).collect();
             pool.for_chunks(len, grain, |range| {
@@ -285,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = ThreadPool::new(2);
+        let pool = ThreadPool::new(2).unwrap();
         for _ in 0..50 {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 pool.run(64, |i| assert!(i != 40, "task forty"));
@@ -299,7 +362,7 @@ mod tests {
 
     #[test]
     fn nested_and_concurrent_calls_are_served() {
-        let pool = ThreadPool::new(2);
+        let pool = ThreadPool::new(2).unwrap();
         let total = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -311,5 +374,14 @@ mod tests {
             }
         });
         assert_eq!(total.into_inner(), 4 * 200 * 4 * 2);
+    }
+
+    #[test]
+    fn no_threads_or_too_many_are_an_error() {
+        for asked in [0, MAX_THREADS + 1, 100_000, usize::MAX] {
+            let message = ThreadPool::new(asked).unwrap_err().to_string();
+            assert!(message.contains(&format!("{asked} threads")), "{message}");
+            assert!(message.contains("from 1 to 1024"), "{message}");
+        }
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn printable(text: &str) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .filter(|c| *c != char::REPLACEMENT_CHARACTER)
         .collect();
-    visible.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = visible.split_whitespace().collect::<Vec<_>>().join(" ");
+    polaris_core::printable(&line).into_owned()
 }
 
 #[cfg(test)]
@@ -56,5 +57,6 @@ mod tests {
     fn printable_removes_what_steers_a_terminal() {
         assert_eq!(printable("  Intel(R)\t Core\u{1b}[31m\n\u{fffd} "), "Intel(R) Core [31m");
         assert_eq!(printable("\0\u{7}"), "");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 }

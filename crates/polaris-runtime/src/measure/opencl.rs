@@ -44,7 +44,10 @@ pub fn fp32_gflops(device: &OpenClDevice, handle: &DeviceRef, stop: Stop<'_>) ->
         let source = || source(rounds, work_group, lanes);
         let kernel = device.kernel(("peak", key), "peak_f32", source)?;
         let seconds = median_seconds(handle, 5, stop, || {
-            device.launch(&kernel).value(1.0f32).buffer(&out, 0).run(&[items], &[work_group])
+            let launch = device.launch(&kernel).value(1.0f32).buffer(&out, 0);
+            // SAFETY: each item writes its own element of `out`, which has one for each; `items` is a
+            // multiple of the group.
+            unsafe { launch.run(&[items], &[work_group]) }
         })?;
         if seconds > 0.005 || rounds >= 16_384 {
             return Ok(2.0 * (items * rounds * PER_ROUND * lanes) as f64 / seconds / 1e9);
@@ -64,7 +67,8 @@ pub fn empty_launch_seconds(
         source(64, 256.min(device.capabilities().max_work_group), 4)
     })?;
     median_seconds(handle, repeats, stop, || {
-        (0..in_a_row).try_for_each(|_| device.launch(&kernel).run(&[1], &[1]))
+        // SAFETY: the kernel is empty.
+        (0..in_a_row).try_for_each(|_| unsafe { device.launch(&kernel).run(&[1], &[1]) })
     })
 }
 
@@ -102,12 +106,9 @@ impl<'a> SmallLaunch<'a> {
     pub fn bound(&self) -> Result<()> {
         let [out, a, b] = &self.arrays;
         let launch = self.device.launch(&self.kernel).value(SMALL as u64).value(0u32);
-        launch
-            .buffer(out, 0)
-            .buffer(a, 0)
-            .buffer(b, 0)
-            .buffer(b, 0)
-            .run(&[SMALL], &[self.work_group])
+        let launch = launch.buffer(out, 0).buffer(a, 0).buffer(b, 0).buffer(b, 0);
+        // SAFETY: the items below the count of `SMALL` use their own element of arrays of so many.
+        unsafe { launch.run(&[SMALL], &[self.work_group]) }
     }
 
     /// Through OpenCL's own functions alone, as a C program would do it: the same kernel, the

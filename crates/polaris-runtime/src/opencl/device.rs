@@ -25,7 +25,7 @@ use crate::queue::{Queue, QueueOptions};
 use crate::runtime::RuntimeOptions;
 use crate::{DeviceRef, Result};
 
-/// Names a kernel variant in a device's cache: the operation's own name for its program and a
+/// Names a kernel variant in a device's table: the operation's own name for its program and a
 /// number that encodes everything the program was specialised for, its entry included.
 pub type KernelKey = (&'static str, u64);
 
@@ -152,23 +152,39 @@ impl OpenClDevice {
         self.attached.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// A kernel under its key; the source is made and built only if it is not there yet.
+    /// A kernel under its key; the source is made and built only if it is not there yet. A key stands for
+    /// one kernel of one program: another entry under it is an error, and in builds with debug assertions
+    /// so is another source. (To make the source for each launch would cost more than the launch.)
     ///
     /// # Errors
-    /// `BuildFailed`, or if the program has no kernel of that name.
+    /// `BuildFailed`, `BadLaunch` if the program has no kernel of that name or the key stands for another.
     pub fn kernel(
         &self,
         key: KernelKey,
         entry: &str,
         source: impl FnOnce() -> ProgramSource,
     ) -> Result<Arc<Kernel>> {
-        if let Some(kernel) = self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(&key)
-        {
-            return Ok(Arc::clone(kernel));
+        let known =
+            self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(&key).map(Arc::clone);
+        let taken = |kernel: &Kernel, by: &str| crate::Error::BadLaunch {
+            kernel: entry.to_owned(),
+            why: format!(
+                "its key {key:?} stands for {by} `{}`; give it one of its own",
+                kernel.name()
+            ),
+        };
+        let Some(kernel) = known else {
+            let kernel = Arc::new(self.programs.get(&source())?.kernel(entry)?);
+            let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+            return Ok(Arc::clone(kernels.entry(key).or_insert(kernel)));
+        };
+        if kernel.name() != entry {
+            return Err(taken(&kernel, "the kernel"));
         }
-        let kernel = Arc::new(self.programs.get(&source())?.kernel(entry)?);
-        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(kernels.entry(key).or_insert(kernel)))
+        if cfg!(debug_assertions) && !kernel.program().is_of(&source()) {
+            return Err(taken(&kernel, "another program's kernel"));
+        }
+        Ok(kernel)
     }
 
     /// Begins a launch on the default queue.

@@ -49,6 +49,11 @@ impl Kernel {
         Self { raw: Mutex::new(RawKernel(raw)), name, device, arguments, program }
     }
 
+    /// Its program.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// Its name in the source.
     pub fn name(&self) -> &str {
         &self.name
@@ -147,26 +152,42 @@ impl Launch<'_> {
     ///
     /// # Errors
     /// `BadLaunch` if arguments are missing, or what OpenCL says.
-    pub fn run(self, global: &[usize], local: &[usize]) -> Result<()> {
+    ///
+    /// # Safety
+    /// OpenCL checks nothing that a kernel does. With these arguments and sizes, the work-items
+    /// - read and write only inside the buffers, local memory and counters they were given, rounding up
+    ///   included, and no element that another one writes without synchronisation;
+    /// - leave the counters at zero;
+    /// - end.
+    ///
+    /// The kernel must be the one that is meant: see [`OpenClDevice::kernel`] for its key. Arguments must
+    /// be of the types of its parameters.
+    ///
+    /// [`OpenClDevice::kernel`]: crate::opencl::OpenClDevice::kernel
+    pub unsafe fn run(self, global: &[usize], local: &[usize]) -> Result<()> {
         let Some(times) = self.queue.times() else {
-            return self.enqueue(global, local, ptr::null_mut());
+            return self.submit(global, local, ptr::null_mut());
         };
         let name = format!("{}: {}", self.kernel.program.name(), self.kernel.name);
-        times.add(name, self.run_with_event(global, local)?)
+        // SAFETY: as this function's caller says.
+        times.add(name, unsafe { self.run_with_event(global, local) }?)
     }
 
     /// Enqueues the kernel and hands it to the device, with an event that marks its end.
     ///
     /// # Errors
     /// As for `run`.
-    pub fn run_with_event(self, global: &[usize], local: &[usize]) -> Result<Event> {
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub unsafe fn run_with_event(self, global: &[usize], local: &[usize]) -> Result<Event> {
         let mut event: cl_event = ptr::null_mut();
         let queue = self.queue;
-        self.enqueue(global, local, &raw mut event)?;
+        self.submit(global, local, &raw mut event)?;
         queue.event(event)
     }
 
-    fn enqueue(self, global: &[usize], local: &[usize], event: *mut cl_event) -> Result<()> {
+    fn submit(self, global: &[usize], local: &[usize], event: *mut cl_event) -> Result<()> {
         self.status?;
         let bad = |why: String| Error::BadLaunch { kernel: self.kernel.name.clone(), why };
         if self.kernel.arguments.is_some_and(|count| count != self.next) {

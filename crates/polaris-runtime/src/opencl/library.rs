@@ -1,14 +1,17 @@
 //! Finding OpenCL: the loader, the drivers it knows, their devices, and the reason for each that
 //! cannot be used.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Once};
 
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_ids};
+use polaris_core::printable;
 use serde::Serialize;
 
+use crate::opencl::icd::{IcdFinding, inspect_icds};
 use crate::opencl::query::platform_text;
+use crate::opencl::shared_object::{self, SharedObject};
 use crate::opencl::{OpenClDevice, ProgramCache};
 use crate::runtime::RuntimeOptions;
 use crate::{DeviceId, DeviceRef};
@@ -16,6 +19,8 @@ use crate::{DeviceId, DeviceRef};
 /// What looking for OpenCL found.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct OpenClReport {
+    /// Whether OpenCL was looked for: it is not where only the CPU is asked for.
+    pub searched: bool,
     /// Whether the loader library is there and was not switched off.
     pub available: bool,
     /// Why there is no OpenCL, or fewer devices than one may expect. In words for the user.
@@ -26,17 +31,6 @@ pub struct OpenClReport {
     pub icds: Vec<IcdFinding>,
     /// Devices that exist and cannot be used.
     pub unusable: Vec<UnusableDevice>,
-}
-
-/// A driver file of the OpenCL loader.
-#[derive(Debug, Clone, Serialize)]
-pub struct IcdFinding {
-    /// The file that names the driver.
-    pub file: PathBuf,
-    /// The library it names.
-    pub library: String,
-    /// Why the library cannot be loaded, if so.
-    pub problem: Option<String>,
 }
 
 /// A device that its driver shows and that Polaris cannot use.
@@ -61,6 +55,11 @@ pub(crate) fn discover(
     options: &RuntimeOptions,
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
     let mut report = OpenClReport::default();
+    report.searched = options.opencl;
+    if !options.opencl {
+        report.problems.push("OpenCL was not looked for, since only the CPU was asked for".into());
+        return (Vec::new(), report);
+    }
     if std::env::var("POLARIS_OPENCL").is_ok_and(|value| value.eq_ignore_ascii_case("off")) {
         report
             .problems
@@ -68,6 +67,14 @@ pub(crate) fn discover(
         return (Vec::new(), report);
     }
     enable_rusticl();
+    if let Some(why) = damaged_loader() {
+        let why = printable(&why);
+        report.problems.push(format!(
+            "the OpenCL loader is damaged ({why}); reinstall its package, on Debian and Ubuntu \
+             ocl-icd-libopencl1"
+        ));
+        return (Vec::new(), report);
+    }
     if !cl3::is_opencl_runtime_available() {
         report.problems.push(
             "the OpenCL loader (libOpenCL.so.1) is not installed; on Debian and Ubuntu it is the \
@@ -80,11 +87,13 @@ pub(crate) fn discover(
     report.icds = inspect_icds();
     for icd in &report.icds {
         if let Some(problem) = &icd.problem {
-            report.problems.push(format!("{} is broken: {problem}", icd.file.display()));
+            let file = icd.file.display().to_string();
+            report.problems.push(format!("{} is broken: {problem}", printable(&file)));
         }
     }
-    if report.icds.iter().any(|icd| begins_with_zero(&icd.file)) {
-        report.problems.push("the OpenCL loader would crash on such a file; remove it".into());
+    if report.icds.iter().any(|icd| icd.harmful) {
+        let why = "the OpenCL loader would crash or hang on such a file; repair or remove it";
+        report.problems.push(why.into());
         return (Vec::new(), report);
     }
     let platforms = get_platform_ids().unwrap_or_default();
@@ -129,58 +138,17 @@ fn enable_rusticl() {
     });
 }
 
-/// Reads the loader's driver files, and says which of the libraries they name cannot be loaded:
-/// the loader itself skips those without a word.
-fn inspect_icds() -> Vec<IcdFinding> {
-    let folder =
-        std::env::var_os("OCL_ICD_VENDORS").or_else(|| std::env::var_os("OPENCL_VENDOR_PATH"));
-    let folder = folder.map_or_else(|| PathBuf::from("/etc/OpenCL/vendors"), PathBuf::from);
-    let mut files: Vec<PathBuf> = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
-        Err(_) if folder.is_file() => vec![folder],
-        Err(_) => Vec::new(),
-    };
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "icd"));
-    files.sort();
-    files.into_iter().map(inspect_icd).collect()
-}
-
-fn inspect_icd(file: PathBuf) -> IcdFinding {
-    let library = match std::fs::read_to_string(&file) {
-        Ok(text) => text.lines().next().unwrap_or_default().trim().to_owned(),
-        Err(error) => {
-            let problem = Some(format!("it cannot be read ({error})"));
-            return IcdFinding { file, library: String::new(), problem };
-        }
-    };
-    let problem = if library.is_empty() {
-        Some("it names no library; reinstall the driver's package".to_owned())
-    } else {
-        load_problem(Path::new(&library)).map(|reason| {
-            format!("it names {library}, which cannot be loaded ({reason}); reinstall the driver's package or remove the file")
-        })
-    };
-    IcdFinding { file, library, problem }
-}
-
-fn load_problem(library: &Path) -> Option<String> {
-    // SAFETY: the loader opens the same library by the same name anyway; this is the same call.
-    match unsafe { libloading::Library::new(library) } {
-        Ok(library) => {
-            // Drivers do not expect to be unloaded and loaded again.
-            std::mem::forget(library);
-            None
-        }
-        Err(error) => {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            Some(source.unwrap_or_else(|| error.to_string()))
+/// Why the loader must not be opened: a file of its name would end the process.
+fn damaged_loader() -> Option<String> {
+    let named = std::env::var("OPENCL_DYLIB_PATH").unwrap_or_default();
+    let names = named.split(';').filter(|name| !name.is_empty()).chain(["libOpenCL.so.1"]);
+    // The first one that can be opened is the one in use.
+    for name in names {
+        match shared_object::inspect(Path::new(name)) {
+            SharedObject::Whole => return None,
+            SharedObject::Unknown => {}
+            SharedObject::Damaged(why) => return Some(why),
         }
     }
-}
-
-/// ocl-icd 2.3.1 crashes in `clGetPlatformIDs` on a driver file whose first byte is zero.
-fn begins_with_zero(file: &Path) -> bool {
-    let mut first = [1];
-    let read = std::fs::File::open(file).and_then(|mut f| std::io::Read::read(&mut f, &mut first));
-    read.is_ok_and(|bytes| bytes == 1 && first[0] == 0)
+    None
 }

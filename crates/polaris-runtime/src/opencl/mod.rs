@@ -5,6 +5,7 @@ mod bare;
 mod cache;
 mod device;
 mod event;
+mod icd;
 mod kernel_times;
 mod launch;
 mod library;
@@ -13,16 +14,18 @@ mod probe;
 mod program;
 mod query;
 mod queue;
+mod shared_object;
 mod staging;
 mod transfer;
 
 pub use bare::BareLaunch;
 pub use cache::ProgramCache;
 pub use device::OpenClDevice;
+pub use icd::IcdFinding;
 pub use kernel_times::KernelTime;
 pub use launch::{Kernel, KernelArgument, Launch};
 pub(crate) use library::discover;
-pub use library::{IcdFinding, OpenClReport, UnusableDevice};
+pub use library::{OpenClReport, UnusableDevice};
 pub use program::{Define, Defines, Program, ProgramCounts, ProgramSource};
 pub use queue::COUNTERS;
 

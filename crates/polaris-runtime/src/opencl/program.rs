@@ -14,6 +14,7 @@ use cl3::program::{
     create_program_with_source, get_program_build_info, get_program_info, release_program,
 };
 use cl3::types::{cl_context, cl_device_id, cl_program};
+use polaris_core::printable_lines;
 use serde::Serialize;
 
 use crate::opencl::cache::{CacheKey, ProgramCache};
@@ -111,7 +112,7 @@ pub struct ProgramCounts {
 pub struct Program {
     raw: cl_program,
     device: DeviceId,
-    name: String,
+    source: ProgramSource,
 }
 
 // SAFETY: OpenCL programs may be used from any thread.
@@ -134,7 +135,7 @@ impl Program {
             // CL_INVALID_KERNEL_NAME
             -46 => Error::BadLaunch {
                 kernel: name.to_owned(),
-                why: format!("`{}` has no kernel of that name", self.name),
+                why: format!("`{}` has no kernel of that name", self.name()),
             },
             code => failed(self.device, "clCreateKernel")(code),
         })?;
@@ -151,7 +152,14 @@ impl Program {
 
     /// The name of its source.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.source.name
+    }
+
+    /// Whether it was made from this source, whatever its name.
+    pub(super) fn is_of(&self, source: &ProgramSource) -> bool {
+        let ProgramSource { name: _, parts, defines, options } = source;
+        let own = &self.source;
+        own.parts == *parts && own.defines == *defines && own.options == *options
     }
 }
 
@@ -164,7 +172,7 @@ impl Drop for Program {
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Program({})", self.name)
+        write!(f, "Program({})", self.name())
     }
 }
 
@@ -237,7 +245,7 @@ impl Programs {
         if let Some(program) = &*program {
             return Ok(Arc::clone(program));
         }
-        let made = Arc::new(self.make(&key, &text, &options, &source.name)?);
+        let made = Arc::new(self.make(&key, &text, &options, source)?);
         *program = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -251,22 +259,28 @@ impl Programs {
             self.from_disk.fetch_add(usize::from(answer == YES), Ordering::Relaxed);
             return answer == YES;
         }
-        let built = self.build(&text, OPTIONS, &source.name).is_ok();
+        let built = self.build(&text, OPTIONS, source).is_ok();
         self.built.fetch_add(usize::from(built), Ordering::Relaxed);
         self.cache.store(&key, if built { YES } else { NO });
         built
     }
 
-    fn make(&self, key: &CacheKey, text: &str, options: &str, name: &str) -> Result<Program> {
-        if let Some(program) = self.load(key, name) {
+    fn make(
+        &self,
+        key: &CacheKey,
+        text: &str,
+        options: &str,
+        source: &ProgramSource,
+    ) -> Result<Program> {
+        if let Some(program) = self.load(key, source) {
             return Ok(program);
         }
         // Whoever holds the lock builds; the others find its result on disk.
         let _building = self.cache.lock(key);
-        if let Some(program) = self.load(key, name) {
+        if let Some(program) = self.load(key, source) {
             return Ok(program);
         }
-        let program = self.build(text, options, name)?;
+        let program = self.build(text, options, source)?;
         self.built.fetch_add(1, Ordering::Relaxed);
         if let Some(binary) = binary_of(&program) {
             self.cache.store(key, &binary);
@@ -274,26 +288,26 @@ impl Programs {
         Ok(program)
     }
 
-    fn load(&self, key: &CacheKey, name: &str) -> Option<Program> {
+    fn load(&self, key: &CacheKey, source: &ProgramSource) -> Option<Program> {
         let binary = self.cache.load(key)?;
         // SAFETY: the bytes are what this driver gave for this device, as their checksum shows.
         let raw =
             unsafe { create_program_with_binary(self.context, &[self.raw_device], &[&binary]) };
-        let program = self.wrap(raw.ok()?, name);
+        let program = self.wrap(raw.ok()?, source);
         // The driver may refuse its own binary, say after a change of settings: build anew.
         build_program(program.raw, &[self.raw_device], c"", None, std::ptr::null_mut()).ok()?;
         self.from_disk.fetch_add(1, Ordering::Relaxed);
         Some(program)
     }
 
-    fn build(&self, text: &str, options: &str, name: &str) -> Result<Program> {
+    fn build(&self, text: &str, options: &str, source: &ProgramSource) -> Result<Program> {
         let raw = create_program_with_source(self.context, &[text]);
         let raw = raw.map_err(failed(self.device, "clCreateProgramWithSource"))?;
-        let program = self.wrap(raw, name);
+        let program = self.wrap(raw, source);
         let c_options = CString::new(options).unwrap_or_default();
         self.compile(&program, &c_options).map_err(|log| Error::BuildFailed {
             device: self.device,
-            program: name.to_owned(),
+            program: source.name.clone(),
             options: format!(" with {options}"),
             log,
         })?;
@@ -306,14 +320,16 @@ impl Programs {
         built.map_err(|code| {
             let log = get_program_build_info(program.raw, self.raw_device, CL_PROGRAM_BUILD_LOG);
             let log = log
-                .map(|log| log.to_string().trim_matches(['\0', ' ', '\n']).to_owned())
+                .map(|log| {
+                    printable_lines(log.to_string().trim_matches(['\0', ' ', '\n'])).into_owned()
+                })
                 .unwrap_or_default();
             if log.is_empty() { cl3::error_codes::error_text(code).to_owned() } else { log }
         })
     }
 
-    fn wrap(&self, raw: cl_program, name: &str) -> Program {
-        Program { raw, device: self.device, name: name.to_owned() }
+    fn wrap(&self, raw: cl_program, source: &ProgramSource) -> Program {
+        Program { raw, device: self.device, source: source.clone() }
     }
 }
 

@@ -4,10 +4,12 @@
 use cl3::device::get_device_data;
 use cl3::platform::get_platform_data;
 use cl3::types::{cl_device_id, cl_platform_id};
+use polaris_core::printable;
 
+/// Names are shown to the user, so that what could steer a terminal is escaped.
 fn text(bytes: Vec<u8>) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+    printable(String::from_utf8_lossy(&bytes[..end]).trim()).into_owned()
 }
 
 pub fn device_text(device: cl_device_id, what: u32) -> Option<String> {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use polaris_core::{DType, Element};
 use polaris_runtime::machine::Paths;
-use polaris_runtime::opencl::{Defines, Kernel, OpenClDevice, ProgramSource};
+use polaris_runtime::opencl::{Defines, Kernel, Launch, OpenClDevice, ProgramSource};
 use polaris_runtime::{
     Buffer, DeviceRef, Event, MemoryLimit, Queue, QueueOptions, Runtime, RuntimeOptions,
 };
@@ -52,7 +52,7 @@ pub fn discover_in(folder: &Path, memory_limits: Vec<MemoryLimit>) -> Runtime {
 
 pub fn options_in(folder: &Path, memory_limits: Vec<MemoryLimit>) -> RuntimeOptions {
     let paths = Paths { cache: Some(folder.join("cache")), data: Some(folder.join("data")) };
-    RuntimeOptions { threads: Some(2), memory_limits, paths, kernel_times: false }
+    RuntimeOptions { threads: Some(2), memory_limits, paths, ..RuntimeOptions::default() }
 }
 
 /// The OpenCL devices; without any, the test is skipped in words, or fails if they are required.
@@ -154,7 +154,21 @@ pub fn enqueue_add(queue: &QueueRef, x: &Buffer, y: &Buffer, by: i32) -> Event {
     let device = x.device().as_opencl().unwrap();
     let kernel = add_kernel(device);
     let launch = device.launch_on(queue.as_ref(), &kernel).unwrap();
-    launch.buffer(x, 0).buffer(y, 0).value(by).run_with_event(&[x.len()], &[1]).unwrap()
+    let launch = launch.buffer(x, 0).buffer(y, 0).value(by);
+    // SAFETY: the kernel uses one element of each buffer for each item.
+    unsafe { launch.run_with_event(&[x.len()], &[1]) }.unwrap()
+}
+
+/// Runs kernels of tests.
+pub trait Enqueue {
+    fn enqueue(self, global: &[usize], local: &[usize]) -> polaris_runtime::Result<()>;
+}
+
+impl Enqueue for Launch<'_> {
+    fn enqueue(self, global: &[usize], local: &[usize]) -> polaris_runtime::Result<()> {
+        // SAFETY: kernels of tests are a few lines long and stay inside what they are given.
+        unsafe { self.run(global, local) }
+    }
 }
 
 /// Starts one test of this binary as a process of its own, without the variables that steer

@@ -10,7 +10,7 @@ use super::{Database, file_error, line_of, parse, write_at_end};
 use crate::Result;
 
 /// What became of the lines of an imported file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Imported {
     /// How many records were new.
     pub added: usize,

@@ -21,7 +21,7 @@ use polaris_peers::{Found, OpenClTarget, Target};
 
 use crate::arguments::{Gemm, Global};
 use crate::exit;
-use crate::output;
+use crate::output::{self, say};
 use crate::session::Session;
 use cases::{Case, cases};
 use results::{DeviceFacts, PeerFacts, Results, Row, Skipped, summarise};
@@ -56,11 +56,11 @@ pub fn run(global: Global, options: &Gemm) -> anyhow::Result<u8> {
     }
     if let Some(file) = &options.report {
         save::replace_file(file, &report::page(&session, &results))?;
-        eprintln!("note: the report is in {}", file.display());
+        say!("note: the report is in {}", file.display());
     }
     if let Some(folder) = &options.save {
         for file in save::save(folder, &results)? {
-            eprintln!("note: the results are in {}", file.display());
+            say!("note: the results are in {}", file.display());
         }
     }
     Ok(exit::OK)
@@ -82,7 +82,7 @@ fn measure_device(
     let mut said: Vec<String> = Vec::new();
     let mut note = |text: String| {
         if !said.contains(&text) {
-            bar.suspend(|| eprintln!("note: {text}"));
+            bar.suspend(|| say!("note: {text}"));
             said.push(text);
         }
     };
@@ -181,7 +181,7 @@ fn find_peers(session: &Session, device: &DeviceRef) -> Found {
     };
     let found = polaris_peers::find(&target);
     for (name, error) in &found.absent {
-        eprintln!("note: {}: {name} is not measured: {error}", device.id());
+        say!("note: {}: {name} is not measured: {error}", device.id());
     }
     found
 }

@@ -16,7 +16,7 @@ use crate::arguments::{BenchModes, Global};
 use crate::commands::bench_gemm::{date, save::replace_file};
 use crate::commands::devices;
 use crate::exit;
-use crate::output::{self, progress};
+use crate::output::{self, progress, say};
 use crate::session::Session;
 use effort::{Effort, Speeds};
 use measure::{measure_graph, measure_tokens};
@@ -39,7 +39,7 @@ pub fn run(global: Global, options: &BenchModes) -> anyhow::Result<u8> {
     }
     if let Some(file) = &options.html {
         replace_file(file, &page::page(&session, &results).render())?;
-        eprintln!("note: the page is {}", file.display());
+        say!("note: the page is {}", file.display());
     }
     Ok(if results.ok { exit::OK } else { exit::FOUND_WRONG })
 }

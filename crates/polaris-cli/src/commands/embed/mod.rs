@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::CommandFactory;
 use indicatif::ProgressBar;
 use polaris::data::Lines;
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::model;
 use crate::arguments::{Arguments, Embed, FormatName, Global};
+use crate::output::say;
 use crate::session::Session;
 use crate::{exit, interrupt, output};
 use vectors::Vectors;
@@ -54,11 +55,16 @@ pub fn run(global: Global, options: &Embed) -> anyhow::Result<u8> {
         bail!("{}: this is the text itself; name another file to write", path.display());
     }
     let lines = match input {
-        Some(path) => Lines::open(path)?,
+        Some(path) => Lines::open(path).map_err(|error| match &error {
+            polaris::data::Error::Io { cause, .. } if cause.kind() == ErrorKind::InvalidInput => {
+                anyhow!("{error}, or give the text to stdin: ... | polaris embed MODEL -")
+            }
+            _ => error.into(),
+        })?,
         None => Lines::new(std::io::stdin()),
     };
     let begin = Instant::now();
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.mode)?;
     let run = model::options(&mut session, options.mode, &options.passes)?;
     let embedder = Embedder::open(
         &session.runtime,
@@ -86,6 +92,7 @@ pub fn run(global: Global, options: &Embed) -> anyhow::Result<u8> {
         {
             return Ok(exit::OK);
         }
+        Err(Error::Writing { cause }) => return Err(vectors::unwritten(path, &cause)),
         streamed => streamed?,
     };
     taker.finish()?;
@@ -131,7 +138,7 @@ fn print(embedded: &Embedded<'_>) -> anyhow::Result<()> {
         Some(path) => output::print_line(&format!("{}: {words}", path.display())),
         // Stdout has the vectors.
         None => {
-            eprintln!("{words}");
+            say!("{words}");
             Ok(())
         }
     }
@@ -151,7 +158,7 @@ impl Listener for Taker {
         if let Err(why) = vector {
             self.skipped += 1;
             if self.skipped <= NAMED {
-                self.bar.suspend(|| eprintln!("note: line {number} is left out: {why}"));
+                self.bar.suspend(|| say!("note: line {number} is left out: {why}"));
             }
         }
         self.vectors.line(number, vector)
@@ -169,7 +176,7 @@ impl Listener for Taker {
 impl Taker {
     fn finish(self) -> anyhow::Result<()> {
         if self.skipped > NAMED {
-            eprintln!("note: {} more lines are left out", self.skipped - NAMED);
+            say!("note: {} more lines are left out", self.skipped - NAMED);
         }
         self.vectors.finish()
     }

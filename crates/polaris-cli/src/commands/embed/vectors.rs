@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use polaris::data::{AtomicFile, NpyRows};
 use serde::Serialize;
 
@@ -85,6 +85,13 @@ impl Vectors {
                 done => done,
             },
         };
-        done.with_context(|| format!("{}: cannot be written", self.path.display()))
+        done.map_err(|cause| unwritten(Some(&self.path), &cause))
     }
+}
+
+/// Why there are no vectors. Of a file that is not whole nothing is left.
+pub fn unwritten(path: Option<&Path>, cause: &io::Error) -> anyhow::Error {
+    let place = path.filter(|path| !path.as_os_str().is_empty());
+    let place = place.map_or("stdout".to_owned(), |path| path.display().to_string());
+    anyhow!("{place}: cannot be written: {cause}{}", polaris::files::write_advice(cause))
 }

@@ -47,7 +47,7 @@ struct Result {
 
 pub fn run(global: Global, options: &BenchModel) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.choice.mode)?;
     let start = Instant::now();
     let model = load(&mut session, &options.choice)?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;

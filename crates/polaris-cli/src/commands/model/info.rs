@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{closed_inputs, options, plan_for};
 use crate::arguments::{Global, Info};
 use crate::exit;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct Named {
 
 pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, arguments.choice.mode)?;
     let path = &arguments.choice.model;
     let opened = open_model(path)?;
     let information = information(&opened.model.graph);
@@ -77,7 +77,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
                 result.work = Some(plan.work());
                 result.arena_bytes = Some(plan.arenas.iter().flatten().sum());
             }
-            Err(error) => eprintln!("note: the work of a run is not known: {error:#}"),
+            Err(error) => say!("note: the work of a run is not known: {error:#}"),
         }
     }
     match json {

@@ -17,6 +17,7 @@ use polaris::graph::{Mode, Options, Passes, Session as Model};
 use polaris::onnx::{Dim, Type};
 
 use crate::arguments::{ModeName, ModelChoice, PassChoice};
+use crate::exit;
 use crate::session::Session;
 
 /// Loads the model that the user named.
@@ -113,7 +114,11 @@ fn check_dims(model: &Model, choice: &ModelChoice) -> anyhow::Result<()> {
     for given in &choice.dim {
         if !names.contains(&given.name.as_str()) {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            anyhow::bail!("the model has no open length `{}`; it has {known}", given.name);
+            let why = format!(
+                "--dim {}: the model has no open length of this name; it has {known}",
+                given.name
+            );
+            return Err(exit::Usage(why).into());
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ struct Folder {
 
 pub fn run(global: Global, arguments: &OnnxTest) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, arguments.mode)?;
     let options = options(&mut session, arguments.mode, &arguments.passes)?;
     let mut sets = Vec::new();
     for folder in &arguments.folders {

@@ -13,7 +13,7 @@ use super::{closed_inputs, device_name, load, plan_for};
 use crate::arguments::{Global, Plan};
 use crate::commands::bench_gemm::save::replace_file;
 use crate::exit;
-use crate::output::{self, print_line};
+use crate::output::{self, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct Arenas {
 
 pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     let json = global.json;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.choice.mode)?;
     let model = load(&mut session, &options.choice)?;
     let types = closed_inputs(&model, &options.choice)?;
     let plan = plan_for(&model, &types)?;
@@ -57,7 +57,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     };
     if let Some(path) = &options.html {
         replace_file(path, &page(&result, &plan).render())?;
-        eprintln!("note: the page is {}", path.display());
+        say!("note: the page is {}", path.display());
     }
     match json {
         true => output::print_json("polaris.plan/1", &result)?,

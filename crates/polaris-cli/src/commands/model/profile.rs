@@ -8,7 +8,7 @@ use polaris::graph::{Profile, ProfileRow, Session as Model};
 use serde_json::{Value, json};
 
 use crate::commands::bench_gemm::save::replace_file;
-use crate::output::{Table, print_line};
+use crate::output::{Table, print_line, say};
 
 /// Instructions that are shown; `--json` has all.
 const MOST_SHOWN: usize = 20;
@@ -114,10 +114,7 @@ pub fn write_trace(
 ) -> anyhow::Result<()> {
     let text = serde_json::to_string(&trace(title, &track_names(model), profile))?;
     replace_file(path, &text)?;
-    eprintln!(
-        "note: the trace is {}; chrome://tracing and ui.perfetto.dev show it",
-        path.display()
-    );
+    say!("note: the trace is {}; chrome://tracing and ui.perfetto.dev show it", path.display());
     Ok(())
 }
 

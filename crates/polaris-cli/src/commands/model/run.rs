@@ -13,7 +13,7 @@ use super::{check_dims, closed, device_name, image, inputs, load, profile};
 use crate::arguments::{Global, Run};
 use crate::exit;
 use crate::interrupt;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ struct Class {
 pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
     let json = global.json;
     let labels = options.labels.as_deref().map(read_labels).transpose()?;
-    let mut session = Session::new(global)?;
+    let mut session = Session::for_mode(global, options.choice.mode)?;
     let model = load(&mut session, &options.choice)?;
     let given = gather(&model, options)?;
     let given: Vec<(&str, Value)> =
@@ -191,7 +191,7 @@ fn describe(
                 write_atomically(&path, &bytes)?;
                 output.file = Some(path);
             }
-            Err(error) => eprintln!("note: the output `{name}` is not written: {error:#}"),
+            Err(error) => say!("note: the output `{name}` is not written: {error:#}"),
         }
     }
     Ok(output)

@@ -8,9 +8,14 @@ use polaris::nn::train::Config;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use crate::exit::Usage;
+
 /// Configurations that are built in, with their names.
 const BUILT_IN: &[(&str, &str)] =
     &[("digits", include_str!("digits.toml")), ("text", include_str!("text.toml"))];
+
+/// The largest configuration that is read.
+const LARGEST: u64 = 1 << 20;
 
 /// A configuration, and where it comes from.
 pub struct ConfigFile {
@@ -27,16 +32,20 @@ pub fn read(path: &Path, changes: &[String]) -> anyhow::Result<ConfigFile> {
     let built_in = named.and_then(|name| BUILT_IN.iter().find(|(known, _)| *known == name));
     let text = match built_in {
         Some((_, text)) => (*text).to_owned(),
-        None => std::fs::read_to_string(path).with_context(|| {
+        None => polaris::files::read_text(path, LARGEST).with_context(|| {
             let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             format!("{}: give a file, or one of: {}", path.display(), names.join(", "))
         })?,
     };
     let shown = path.display().to_string();
-    let mut table: Table =
+    let table: Table =
         text.parse().map_err(|error| anyhow!("{shown}: this is not TOML: {error}"))?;
-    changes.iter().try_for_each(|change| set(&mut table, change))?;
-    let config = decode(table, &shown, &text, changes)?;
+    let config = changed(&table, &shown, &text, changes)?;
+    let checked = config.check().with_context(|| shown.clone());
+    checked.map_err(|error| {
+        let without = || changed(&table, &shown, &text, &[]);
+        blame(error, || without().is_ok_and(|config| config.check().is_ok()))
+    })?;
     let folder = match path.parent() {
         Some(folder) if built_in.is_none() => folder.to_owned(),
         _ => PathBuf::new(),
@@ -45,8 +54,31 @@ pub fn read(path: &Path, changes: &[String]) -> anyhow::Result<ConfigFile> {
     Ok(ConfigFile { config, folder, name })
 }
 
+/// A configuration from its table, with changes from the command line.
+pub fn changed(
+    table: &Table,
+    shown: &str,
+    text: &str,
+    changes: &[String],
+) -> anyhow::Result<Config> {
+    let with = |changes: &[String]| {
+        let mut table = table.clone();
+        changes.iter().try_for_each(|change| set(&mut table, change))?;
+        decode(table, shown, text, changes)
+    };
+    with(changes).map_err(|error| blame(error, || with(&[]).is_ok()))
+}
+
+/// What is right without the changes from the command line is wrong by them: a mistake of usage.
+fn blame(error: anyhow::Error, is_right_without: impl Fn() -> bool) -> anyhow::Error {
+    match is_right_without() {
+        true => Usage(format!("{error:#}")).into(),
+        false => error,
+    }
+}
+
 /// Changes one value: `optim.lr=1e-3`.
-pub fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
+fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
     let Some((path, value)) = change.split_once('=') else {
         bail!("--set {change}: write it as in optim.lr=1e-3");
     };
@@ -74,12 +106,7 @@ pub fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
 const SECTIONS: [&str; 5] = ["model", "data", "optim", "schedule", "train"];
 
 /// A configuration from its table. Sections are read one by one, so that a message can name its own.
-pub fn decode(
-    mut table: Table,
-    shown: &str,
-    text: &str,
-    changes: &[String],
-) -> anyhow::Result<Config> {
+fn decode(mut table: Table, shown: &str, text: &str, changes: &[String]) -> anyhow::Result<Config> {
     for name in ["model", "data"] {
         if !table.contains_key(name) {
             bail!("{shown}: the section [{name}] is missing");
@@ -202,6 +229,23 @@ mod tests {
         let changes = changes.map(str::to_owned);
         let file = read(Path::new("digits"), &changes[..2]).unwrap();
         assert_eq!((file.config.optim.lr, file.config.train.device.as_str()), (0.5, "opencl:0"));
-        assert!(read(Path::new("digits"), &["optim".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn mistakes_of_the_command_line_are_told_from_those_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        let is_usage = |text: &str, change: &str| {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path, &[change.to_owned()]).err().expect(change);
+            error.is::<Usage>()
+        };
+        let right = "[model]\nkind = \"mlp\"\n[data]\nsource = \"digits\"\n";
+        for change in ["optim", "optm.lr=1", "optim.lrr=1", "optim.lr=fast", "optim.lr=-1"] {
+            assert!(is_usage(right, change), "{change}");
+        }
+        assert!(is_usage(right, "data.dims=[3]"), "digits do not use it");
+        assert!(!is_usage("[model]\nkind = \"mlp\"\n", "optim.lr=1"));
+        assert!(!is_usage(&format!("{right}dims = [3]\n"), "optim.lr=1"));
     }
 }

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use polaris::nn::train::{Event, Listener, Trainer};
 
 use crate::interrupt;
+use crate::output::say;
 
 /// Shows what happens, and stops on Ctrl-C.
 pub struct Shown {
@@ -45,8 +46,8 @@ impl Shown {
 
     fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.println(line),
-            None if !self.quiet => eprintln!("{line}"),
+            Some(bar) => bar.println(polaris::printable_lines(line)),
+            None if !self.quiet => say!("{line}"),
             None => {}
         }
     }

@@ -7,13 +7,15 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use polaris::DeviceRef;
-use polaris::nn::train::{self, Checkpoint, Config, Ending, Evaluation, ModelFile, Trainer};
+use polaris::nn::train::{
+    self, Checkpoint, Config, Ending, Evaluation, ModelFile, RunFolder, Trainer,
+};
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
-pub use config_file::{decode, set};
+pub use config_file::changed;
 
 use self::config_file::ConfigFile;
 use self::listener::Shown;
@@ -43,9 +45,12 @@ struct Trained {
     last: Option<Evaluation>,
 }
 
-pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
+pub fn run(mut global: Global, options: &Train) -> anyhow::Result<u8> {
     let json = global.json;
     let ConfigFile { mut config, folder, name } = config_file::read(&options.config, &options.set)?;
+    if global.device.is_empty() {
+        global.device.push(config.train.device.parse()?);
+    }
     let mut session = Session::new(global)?;
     let device = chosen_device(&mut session, &config.train.device)?;
     config.train.device = device.id().to_string();
@@ -58,23 +63,28 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
         config.data.tokenizer = path.to_string_lossy().into_owned();
     }
     let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
-    let resumed = where_to_begin(&out, options.resume)?;
-    if let Some(path) = &resumed {
-        check_same_training(&Checkpoint::config(path)?, &config, path)?;
-    }
+    // Asked before data are read, which may take long, and again once no other process can change the answer.
+    may_begin(&out, options.resume)?;
     let begin = std::time::Instant::now();
     let mut trainer = Trainer::new(&config, &folder, &device)?;
-    if let Some(path) = &resumed {
+    let run_folder = RunFolder::open(&out)?;
+    may_begin(&out, options.resume)?;
+    let resumed = match options.resume {
+        true => Checkpoint::newest(&run_folder.checkpoints())?,
+        false => None,
+    };
+    if let Some((path, before)) = &resumed {
+        check_same_training(before, &config, path)?;
         trainer.resume(path)?;
     }
-    std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let resumed = resumed.map(|(path, _)| path);
     let text = toml::to_string(&config)?;
     polaris::nn::tensors_file::write_atomically(&out.join("config.toml"), text.as_bytes())?;
     if !json {
         introduce(&trainer, &device, resumed.as_deref())?;
     }
     let mut shown = Shown::new(&trainer, json);
-    let ending = train::run(&mut trainer, &out, &mut shown);
+    let ending = train::run(&mut trainer, &run_folder, &mut shown);
     shown.finish();
     let ending = ending?;
     if let Ending::Stopped(path) = &ending
@@ -121,22 +131,21 @@ pub fn run(global: Global, options: &Train) -> anyhow::Result<u8> {
     Ok(if matches!(ending, Ending::Stopped(_)) { exit::INTERRUPTED } else { exit::OK })
 }
 
-/// The checkpoint to go on from, if that is wanted. A folder with a training is not touched otherwise.
-fn where_to_begin(out: &Path, resume: bool) -> anyhow::Result<Option<PathBuf>> {
-    let newest = Checkpoint::list(&out.join("checkpoints")).pop();
+/// Whether there is a checkpoint to go on from, if that is wanted, or nothing that would be lost otherwise.
+fn may_begin(out: &Path, resume: bool) -> anyhow::Result<()> {
+    let shown = out.display();
     if resume {
-        let none = || anyhow!("{}: there is no checkpoint; leave --resume out", out.display());
-        return newest.ok_or_else(none).map(Some);
+        if Checkpoint::list(&out.join("checkpoints")).is_empty() {
+            bail!("{shown}: there is no checkpoint to go on from; leave --resume out to begin");
+        }
+        return Ok(());
     }
-    let files = ["model.safetensors", "log.jsonl", "config.toml", "report.html"];
-    let there = files.iter().map(|name| out.join(name)).find(|path| path.exists());
-    match newest.or(there) {
+    match RunFolder::obstacle(out) {
         Some(path) => bail!(
-            "{} has a training already ({}); go on with --resume, or give another folder with --out",
-            out.display(),
+            "{shown} has a training already ({}); go on with --resume, or give another folder with --out",
             path.display()
         ),
-        None => Ok(None),
+        None => Ok(()),
     }
 }
 

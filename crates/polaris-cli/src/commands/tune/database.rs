@@ -12,7 +12,7 @@ use super::subject::{Work, subject};
 use super::{device_key, tuning_folder};
 use crate::arguments::{Global, Tune};
 use crate::exit;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
 
 #[derive(Debug, Serialize)]
@@ -31,24 +31,53 @@ struct Listed {
     best_gbs: Option<f64>,
 }
 
+/// Measurements that were read from a file or written to one.
+#[derive(Debug, Serialize)]
+struct Moved<'a, C> {
+    file: &'a Path,
+    #[serde(flatten)]
+    counts: C,
+}
+
+#[derive(Debug, Serialize)]
+struct Exported {
+    measurements: usize,
+}
+
 pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
     let json = global.json;
-    let session = Session::new(global)?;
+    // Files are read and written without a device; `--explain` asks one.
+    let session = match options.explain {
+        Some(_) => Session::new(global)?,
+        None => Session::on_cpu(global)?,
+    };
     let Some(folder) = tuning_folder(&session) else {
         anyhow::bail!("there is no home folder; name a folder in POLARIS_DATA_DIR");
     };
     let database = Database::open(&folder);
     if let Some(file) = &options.import {
         let imported = database.import(file)?;
-        eprintln!(
-            "note: {} measurements were added, {} were there, {} lines were damaged, {} are of another version",
-            imported.added, imported.already_there, imported.unreadable, imported.other_schema
-        );
+        if json {
+            output::print_json("polaris.tune.import/1", &Moved { file, counts: imported })?;
+        } else {
+            say!(
+                "note: {} measurements were added, {} were there, {} lines were damaged, {} are of another version",
+                imported.added,
+                imported.already_there,
+                imported.unreadable,
+                imported.other_schema
+            );
+        }
         return Ok(exit::OK);
     }
     if let Some(file) = &options.export {
         let count = database.export(file)?;
-        eprintln!("note: {count} measurements are in {}", file.display());
+        if json {
+            let counts = Exported { measurements: count };
+            output::print_json("polaris.tune.export/1", &Moved { file, counts })?;
+        } else {
+            say!("note: {count} measurements are in {}", file.display());
+        }
         return Ok(exit::OK);
     }
     let loaded = database.load_all()?;

@@ -25,7 +25,7 @@ use polaris_tune::{Database, DeviceKey, History, Points, ProblemKey, Trial};
 
 use crate::arguments::{Global, Tune, TuneBudget, TuneSearch, TuneWhat};
 use crate::exit;
-use crate::output::progress;
+use crate::output::{progress, say};
 use crate::session::Session;
 use protocol::Config;
 use results::{Results, Tuned};
@@ -57,9 +57,7 @@ fn tune(global: Global, problems: &[ProblemKey], options: &TuneSearch) -> anyhow
     let folder = tuning_folder(&session);
     let database = folder.as_ref().map(|folder| Database::open(folder));
     if database.is_none() {
-        eprintln!(
-            "note: there is no home folder; what is found is forgotten when this command ends"
-        );
+        say!("note: there is no home folder; what is found is forgotten when this command ends");
     }
     let mut results = Results::default();
     for device in &tunable(&session)? {
@@ -82,10 +80,10 @@ fn tune(global: Global, problems: &[ProblemKey], options: &TuneSearch) -> anyhow
         results.write_report(path)?;
     }
     if let Some(folder) = &folder {
-        eprintln!("note: everything measured is in {}", folder.display());
+        say!("note: everything measured is in {}", folder.display());
     }
     if results.interrupted() {
-        eprintln!("note: stopped; the same command goes on where this one ended");
+        say!("note: stopped; the same command goes on where this one ended");
         return Ok(exit::INTERRUPTED);
     }
     Ok(exit::OK)
@@ -115,7 +113,7 @@ impl Tuner<'_> {
         };
         let records = database.load(&self.place.key.chip)?.records;
         if let Some(trained) = learn::retrain(folder, self.opencl, &self.place.key, &records)? {
-            eprintln!("note: {}: {trained}", self.place.device);
+            say!("note: {}: {trained}", self.place.device);
         }
         Ok(())
     }
@@ -132,7 +130,7 @@ impl Tuner<'_> {
                 let loaded = database.load(&place.key.chip)?;
                 if loaded.unreadable > 0 {
                     let count = loaded.unreadable;
-                    eprintln!("note: {count} damaged lines of the database are left out");
+                    say!("note: {count} damaged lines of the database are left out");
                 }
                 loaded.records
             }

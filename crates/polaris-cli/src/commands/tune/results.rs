@@ -12,7 +12,7 @@ use super::report::{Section, page};
 use super::search::{Found, failures_text};
 use super::subject::Work;
 use crate::commands::bench_gemm::save::replace_file;
-use crate::output::{self, Table, print_line};
+use crate::output::{self, Table, print_line, say};
 
 /// What a search found for one problem.
 pub struct Tuned {
@@ -179,7 +179,7 @@ impl Results {
         let sections: Vec<Section> = self.all.iter().map(Tuned::section).collect();
         let text = page("What tuning found", &sections);
         replace_file(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("note: the report is in {}", path.display());
+        say!("note: the report is in {}", path.display());
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::protocol::Config;
 use super::results::{config_text, shape_text};
 use crate::arguments::{Global, TuneBudget, TuneGemm};
-use crate::output::{self, Table, print_line, progress};
+use crate::output::{self, Table, print_line, progress, say};
 use crate::{exit, interrupt};
 
 /// The model does not tell apart what differs by less.
@@ -51,7 +51,7 @@ pub fn run(global: &Global, options: &TuneGemm, target: &str) -> anyhow::Result<
     }
     if let Some(path) = &options.output {
         save(path, card, &rows)?;
-        eprintln!("note: the predictions are in {}", path.display());
+        say!("note: the predictions are in {}", path.display());
     }
     print(global, card, &rows)?;
     Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })

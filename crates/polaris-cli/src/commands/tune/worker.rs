@@ -34,7 +34,11 @@ pub fn work(global: Global) -> anyhow::Result<u8> {
             kind: failure_of(&error),
             why: first_lines(&format!("{error:#}")),
         });
-        println!("{}", serde_json::to_string(&reply)?);
+        // For the process above, which reads JSON.
+        #[allow(clippy::print_stdout)]
+        {
+            println!("{}", serde_json::to_string(&reply)?);
+        }
         std::io::stdout().flush()?;
     }
     Ok(exit::OK)

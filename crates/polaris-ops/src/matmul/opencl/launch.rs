@@ -11,6 +11,7 @@ use super::operands::pass_index;
 use super::program::{Body, Config};
 use crate::matmul::geometry::{Geometry, Matrix, OUT};
 use crate::matmul::problem::{MatMul, Parts};
+use crate::opencl::Enqueue;
 use crate::{Array, Result, copy};
 
 /// Multiplications in one launch: about a second on the GPUs of ten years ago, which is what
@@ -232,7 +233,7 @@ impl Product<'_> {
                 launch = self.pass_epilogue(launch, piece);
             }
             let tiles = at_once.min(tiles - first_tile);
-            launch.run(&[tiles * threads, splits * piece.count], &[threads, 1])?;
+            launch.enqueue(&[tiles * threads, splits * piece.count], &[threads, 1])?;
         }
         Ok(())
     }

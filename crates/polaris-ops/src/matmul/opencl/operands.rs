@@ -8,7 +8,7 @@ use super::launch::{Piece, Product, Target};
 use super::program::{Body, Config, Finish};
 use crate::matmul::geometry::{A, B, C, Matrix, OUT, RESIDUAL};
 use crate::matmul::problem::Bias;
-use crate::opencl::work_group;
+use crate::opencl::{Enqueue, work_group};
 use crate::{Array, Result};
 
 /// Rows that are a multiple of this apart use the same memory channel on GPUs.
@@ -179,6 +179,6 @@ impl Product<'_> {
         if config.epilogue.is_some() {
             launch = self.pass_epilogue(launch, piece);
         }
-        Ok(launch.run(&[each, piece.count], &[group, 1])?)
+        launch.enqueue(&[each, piece.count], &[group, 1])
     }
 }
