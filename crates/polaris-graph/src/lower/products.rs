@@ -23,7 +23,8 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     }
     let mut x = b.operand(left)?;
-    if a.rank() >= 2 && packed_product(b, x, right, made, shape)? {
+    // A constant of more axes is a batch, also where its last ones have one element.
+    if a.rank() >= 2 && c.rank() == 2 && packed_product(b, x, right, made, shape)? {
         return Ok(true);
     }
     let mut y = b.operand(right)?;

@@ -60,14 +60,13 @@ fn named_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
     let named = session.devices()?;
     let mut opencl = named.iter().filter(|device| device.as_opencl().is_some());
     let first = opencl.next();
-    if let (Some(first), Some(second)) =
-        (first, opencl.find(|other| Some(other.id()) != first.map(|first| first.id())))
-    {
-        anyhow::bail!(
-            "a model runs on one OpenCL device, and {} and {} were named; name one",
-            first.id(),
-            second.id()
+    let other = opencl.find(|other| first.is_some_and(|first| first.id() != other.id()));
+    if let (Some(first), Some(other)) = (first, other) {
+        let (first, other) = (first.id(), other.id());
+        let why = format!(
+            "a model runs on one OpenCL device, and {first} and {other} were named; name one"
         );
+        return Err(crate::exit::Usage(why).into());
     }
     Ok(first.or(named.first()).cloned())
 }
