@@ -38,10 +38,8 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
 
 /// The code that an error ends the process with.
 pub fn code_of(error: &anyhow::Error) -> u8 {
-    let contradiction = matches!(
-        error.downcast_ref(),
-        Some(polaris::graph::Error::ModeWithoutDevice { .. })
-    );
+    let contradiction =
+        matches!(error.downcast_ref(), Some(polaris::graph::Error::ModeWithoutDevice { .. }));
     if contradiction || error.is::<Usage>() {
         return USAGE;
     }

@@ -113,3 +113,25 @@ fn hybrid_shows_what_it_expects_and_measures_once() {
     let mean = |run: &Value| run["outputs"][0]["mean"].as_f64().unwrap();
     assert!((mean(&hybrid) - mean(&cpu)).abs() <= 1e-5 * mean(&cpu).abs().max(1.0));
 }
+
+#[test]
+fn a_mode_and_a_device_that_contradict_each_other_are_a_mistake_of_usage() {
+    let home = Home::new();
+    let model = classifier(&home);
+    let run = |options: &str| home.run(&format!("run {model} --random-inputs --json {options}"));
+    for options in ["--mode gpu --device cpu", "--mode hybrid --device cpu"] {
+        let answer = run(options).exits_with(2);
+        assert!(answer.stderr.contains("does not run on cpu"), "{}", answer.stderr);
+    }
+    let answer = run("--device cpu").exits_with(0).json();
+    assert_eq!(answer["device"], "cpu");
+    if !home.has_opencl() {
+        return;
+    }
+    let answer = run("--mode cpu --device opencl:0").exits_with(2);
+    assert!(answer.stderr.contains("does not run on opencl:0"), "{}", answer.stderr);
+    // The CPU is always there beside a device.
+    for options in ["--mode gpu --device cpu --device opencl:0", "--device opencl:0"] {
+        assert_eq!(run(options).exits_with(0).json()["device"], "opencl:0");
+    }
+}

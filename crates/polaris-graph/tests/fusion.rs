@@ -160,6 +160,17 @@ fn a_linear_layer_is_its_product() {
     assert_eq!(operations(&graph), ["packed_matmul", "packed_matmul"]);
 }
 
+/// A constant [8, 8, 1] is a batch of eight columns, not a matrix of 8 x 8.
+#[test]
+fn a_batch_of_columns_is_no_matrix() {
+    let mut maker = Maker::default();
+    let x = maker.input(&[8, 6, 8]);
+    let w = maker.constant(&[8, 8, 1]);
+    let y = maker.node("MatMul", &[x, w], &[]);
+    let graph = maker.finish(&[y]);
+    assert_eq!(operations(&graph), ["matmul"]);
+}
+
 #[test]
 fn what_others_read_too_is_kept() {
     let mut maker = Maker::default();
