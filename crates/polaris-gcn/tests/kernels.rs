@@ -100,3 +100,16 @@ fn stagger_keeps_powers_of_two_fast() {
     assert!(share(4096, straight) < 0.9 * share(4096, Access::default()));
     assert_eq!(share(4000, straight), share(4000, Access::default()));
 }
+
+/// Without the option, a quotient is a product with a reciprocal that is off in the last place.
+#[test]
+fn elementwise_division_is_rounded_correctly() {
+    let Some(toolchain) = toolchain() else { return };
+    let programs = polaris_ops::shipped_programs();
+    let division = programs.iter().find(|program| program.name.contains("elementwise.cl div_f32"));
+    let division = division.expect("a division of floats should be shipped");
+    let options: Vec<String> =
+        division.options.split_ascii_whitespace().map(str::to_owned).collect();
+    let compiled = toolchain.compile(&division.name, &division.text(), &options).unwrap();
+    assert!(compiled.assembly.contains("v_div_fmas_f32"), "{}", compiled.assembly);
+}
