@@ -101,15 +101,21 @@ fn stagger_keeps_powers_of_two_fast() {
     assert_eq!(share(4000, straight), share(4000, Access::default()));
 }
 
-/// Without the option, a quotient is a product with a reciprocal that is off in the last place.
+/// Without the option, a quotient is a product with a reciprocal that is off in the last place, and a
+/// square root one instruction that is.
 #[test]
-fn elementwise_division_is_rounded_correctly() {
+fn elementwise_division_and_square_roots_are_rounded_correctly() {
     let Some(toolchain) = toolchain() else { return };
     let programs = polaris_ops::shipped_programs();
-    let division = programs.iter().find(|program| program.name.contains("elementwise.cl div_f32"));
-    let division = division.expect("a division of floats should be shipped");
-    let options: Vec<String> =
-        division.options.split_ascii_whitespace().map(str::to_owned).collect();
-    let compiled = toolchain.compile(&division.name, &division.text(), &options).unwrap();
-    assert!(compiled.assembly.contains("v_div_fmas_f32"), "{}", compiled.assembly);
+    for (name, correction) in [("div_f32", "v_div_fmas_f32"), ("sqrt_f32", "v_fma_f32")] {
+        let name = format!("elementwise.cl {name}");
+        let program = programs.iter().find(|program| program.name.starts_with(&name));
+        let program = program.expect("quotients and square roots of floats should be shipped");
+        let options: Vec<String> =
+            program.options.split_ascii_whitespace().map(str::to_owned).collect();
+        let compiled = toolchain.compile(&program.name, &program.text(), &options).unwrap();
+        assert!(compiled.assembly.contains(correction), "{}", compiled.assembly);
+        let plain = toolchain.compile(&program.name, &program.text(), &[]).unwrap();
+        assert!(!plain.assembly.contains(correction), "{}", plain.assembly);
+    }
 }
