@@ -22,6 +22,19 @@ pub fn npy_with(header: &str, bytes: &[u8]) -> Vec<u8> {
     file
 }
 
+/// Type, shape and elements of an NPY file in C order.
+pub fn read_npy(file: &[u8]) -> Option<(&str, Vec<u64>, &[u8])> {
+    let rest = file.strip_prefix(b"\x93NUMPY\x01\x00")?;
+    let length = usize::from(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
+    let header = std::str::from_utf8(rest.get(2..2 + length)?).ok()?;
+    let after = |key: &str| header.split_once(key).map(|(_, rest)| rest);
+    let code = after("'descr':")?.split('\'').nth(1)?;
+    let shape = after("'shape':")?.split(['(', ')']).nth(1)?;
+    let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
+    let shape = lengths.map(|length| length.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    Some((code, shape, &rest[2 + length..]))
+}
+
 pub fn floats(count: usize) -> Vec<u8> {
     (0..count).flat_map(|i| ((i * 37 % 101) as f32 / 50.0 - 1.0).to_le_bytes()).collect()
 }
@@ -147,6 +160,14 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_zip_and_png() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn arrays_are_read_as_they_are_written() {
+        let file = npy("<f4", &[2, 1], &floats(2));
+        assert_eq!(read_npy(&file), Some(("<f4", vec![2, 1], &floats(2)[..])));
+        let scalar = npy("|b1", &[], &[1]);
+        assert_eq!(read_npy(&scalar), Some(("|b1", vec![], &[1][..])));
     }
 
     #[test]

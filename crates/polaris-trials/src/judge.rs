@@ -64,7 +64,7 @@ pub fn judge(call: &Call, ended: &Ended) -> Vec<Fault> {
         let own = ended.sent.is_some_and(|sent| number_of(sent) == signal);
         if !own {
             let last = text.lines().last().unwrap_or_default();
-            add(Kind::Signal, masked(&format!("{command}: signal {signal}: {last}")), tail(&text));
+            add(Kind::Signal, format!("{command}: signal {signal}: {}", masked(last)), tail(&text));
         }
         return faults;
     }
@@ -158,6 +158,8 @@ fn number_of(signal: &str) -> i32 {
 fn panic_place(text: &str) -> String {
     let mut lines = text.lines();
     let place = lines.next().unwrap_or_default().trim_start_matches("panicked at ");
+    // Of a dependency the folder of the registry says nothing.
+    let place = place.split_once("/registry/src/").map_or(place, |(_, place)| place);
     format!("{place} {}", lines.next().unwrap_or_default())
 }
 

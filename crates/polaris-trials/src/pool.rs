@@ -11,6 +11,9 @@ use crate::judge::{Fault, Kind};
 use crate::report::Report;
 use crate::trial::{Id, Settings, Trial};
 
+/// Models with graphs in graphs in graphs are written and dropped by recursion.
+const STACK: usize = 256 << 20;
+
 /// The trials of a run: each family gets its share, at least one trial, and they take turns so that slow
 /// families do not come all at once.
 pub fn schedule(families: &[&'static Family], runs: u64) -> Vec<(&'static Family, u64)> {
@@ -45,7 +48,9 @@ pub fn run(
             }
             Ok(())
         };
-        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..jobs.max(1))
+            .map(|_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work))
+            .collect::<std::io::Result<_>>()?;
         threads
             .into_iter()
             .try_for_each(|thread| thread.join().expect("a trial's own code should not panic"))

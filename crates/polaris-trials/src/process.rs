@@ -161,7 +161,7 @@ pub fn run(
         // Children of a process that was killed must not outlive the trial.
         send("KILL", &child);
     }
-    let mut finish = |stream: mpsc::Receiver<Vec<u8>>| match stream
+    let finish = |stream: mpsc::Receiver<Vec<u8>>| match stream
         .recv_timeout(Duration::from_secs(5))
     {
         Ok(bytes) => bytes,
