@@ -79,8 +79,20 @@ pub fn damage_text(original: &str, random: &mut Random) -> Vec<u8> {
 }
 
 fn odd_word(random: &mut Random) -> String {
-    const WORDS: [&str; 12] =
-        ["", "nan", "inf", "-inf", "1e999", "-1", "\"", "\"a", "0x10", "1e-400", "9223372036854775808", "abc"];
+    const WORDS: [&str; 12] = [
+        "",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "-1",
+        "\"",
+        "\"a",
+        "0x10",
+        "1e-400",
+        "9223372036854775808",
+        "abc",
+    ];
     match random.once_in(4) {
         true => crate::random::odd_string(random),
         false => (*random.pick(&WORDS)).to_owned(),

@@ -34,7 +34,8 @@ pub fn text() -> String {
 /// The configuration of a training by the name of its data's source, as sections of keys.
 pub fn configuration(source: &str) -> Value {
     let train = json!({ "epochs": 0, "steps": 2, "batch": 4, "seed": 1 });
-    let optim = json!({ "kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.99], "eps": 1e-8, "clip": 1.0 });
+    let optim =
+        json!({ "kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.99], "eps": 1e-8, "clip": 1.0 });
     let schedule = json!({ "kind": "cosine", "warmup": 1, "floor": 0.1 });
     let mlp = json!({ "kind": "mlp", "hidden": [6, 5], "activation": "gelu", "dropout": 0.1 });
     let cnn = json!({ "kind": "cnn", "channels": [2, 3], "kernel": 3, "padding": 1, "batch_norm": true,
@@ -86,8 +87,10 @@ fn value_of(value: &Value) -> String {
     match value {
         Value::Null => "nan".to_owned(),
         Value::Object(members) => {
-            let members: Vec<String> =
-                members.iter().map(|(name, value)| format!("{} = {}", key(name), value_of(value))).collect();
+            let members: Vec<String> = members
+                .iter()
+                .map(|(name, value)| format!("{} = {}", key(name), value_of(value)))
+                .collect();
             format!("{{ {} }}", members.join(", "))
         }
         Value::Array(values) => {

@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 /// An NPY file; `shape` is what the header says, whatever follows.
 pub fn npy(code: &str, shape: &[i64], bytes: &[u8]) -> Vec<u8> {
     let lengths: String = shape.iter().map(|length| format!("{length},")).collect();
-    npy_with(&format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({lengths}), }}"), bytes)
+    npy_with(
+        &format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({lengths}), }}"),
+        bytes,
+    )
 }
 
 /// An NPY file with any header.

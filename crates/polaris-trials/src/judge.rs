@@ -43,9 +43,10 @@ pub enum Kind {
 const MOST_MESSAGE: usize = 64 << 10;
 
 /// The faults of a process that ended, apart from what is left in its folder.
-pub fn judge(call: &Call, ended: &Ended) -> Vec<Fault> {
+pub fn judge(call: &Call, ended: &Ended, folder: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let text = ended.stderr_text();
+    // The trial's folder has another name in each run, and says nothing.
+    let text = ended.stderr_text().replace(&format!("{}/", folder.display()), "");
     let command = command_of(call);
     let mut add = |kind, cause: String, detail: String| faults.push(Fault { kind, cause, detail });
     if ended.hung {
@@ -63,7 +64,8 @@ pub fn judge(call: &Call, ended: &Ended) -> Vec<Fault> {
     if let Some(signal) = ended.signal() {
         let own = ended.sent.is_some_and(|sent| number_of(sent) == signal);
         if !own {
-            let last = text.lines().last().unwrap_or_default();
+            let is_hint = |line: &&str| line.starts_with("note: run with `RUST_BACKTRACE");
+            let last = text.lines().rfind(|line| !is_hint(line)).unwrap_or_default();
             add(Kind::Signal, format!("{command}: signal {signal}: {}", masked(last)), tail(&text));
         }
         return faults;
@@ -74,14 +76,17 @@ pub fn judge(call: &Call, ended: &Ended) -> Vec<Fault> {
         let first = text.lines().next().unwrap_or_default();
         add(Kind::ExitCode, masked(&format!("{command}: {code}: {first}")), tail(&text));
     }
-    if code != 0 && text.trim().is_empty() {
+    // Ctrl-C needs no explanation.
+    if matches!(code, 1..=3) && text.trim().is_empty() {
         add(Kind::Silence, format!("{command}: {code}"), String::new());
     }
     if text.len() > MOST_MESSAGE {
         add(Kind::Flood, command.clone(), format!("{} bytes: {}", text.len(), tail(&text)));
     }
     if let Some(line) = text.lines().find(|line| has_control(line)) {
-        add(Kind::ControlCharacters, masked(&format!("{command}: {line:?}")), format!("{line:?}"));
+        // The first line says what it is about, if the damaged one itself does not.
+        let first = text.lines().next().unwrap_or_default().replace(char::is_control, "");
+        add(Kind::ControlCharacters, format!("{command}: {}", masked(&first)), format!("{line:?}"));
     }
     let json = call.arguments.iter().any(|argument| argument == "--json");
     if json {
@@ -101,11 +106,8 @@ pub fn judge(call: &Call, ended: &Ended) -> Vec<Fault> {
     faults
 }
 
-/// Temporary files that a process left which was not killed.
-pub fn leftovers(call: &Call, ended: &Ended, folder: &Path) -> Option<Fault> {
-    if ended.signal().is_some() {
-        return None;
-    }
+/// Temporary files that are left in a folder.
+pub fn leftovers(call: &Call, folder: &Path) -> Option<Fault> {
     let left = find_unfinished(folder, 0)?;
     let detail = format!("{} is left", left.display());
     Some(Fault { kind: Kind::Leftover, cause: command_of(call), detail })
@@ -167,7 +169,9 @@ fn panic_place(text: &str) -> String {
 fn masked(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
-    if let Some((place, message)) = text.split_once(": ").filter(|(place, _)| place.contains(".rs:")) {
+    if let Some((place, message)) =
+        text.split_once(": ").filter(|(place, _)| place.contains(".rs:"))
+    {
         out.push_str(place);
         out.push_str(": ");
         rest = message;
@@ -217,7 +221,10 @@ mod tests {
     }
 
     fn kinds(arguments: &[&str], ended: &Ended) -> Vec<Kind> {
-        judge(&Call::new(arguments), ended).iter().map(|fault| fault.kind).collect()
+        judge(&Call::new(arguments), ended, Path::new("/none"))
+            .iter()
+            .map(|fault| fault.kind)
+            .collect()
     }
 
     #[test]

@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]
-mod formats;
-#[cfg(unix)]
 mod damage;
 #[cfg(unix)]
 mod families;
 #[cfg(unix)]
 mod fixtures;
+#[cfg(unix)]
+mod formats;
 #[cfg(unix)]
 mod json_damage;
 #[cfg(unix)]

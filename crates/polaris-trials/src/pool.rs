@@ -63,7 +63,13 @@ pub fn run(
             let id = Id { family: family.name, index };
             let detail = "not repeated: others of this cause were".to_owned();
             let fault = Fault { kind: Kind::Hang, cause, detail };
-            report.lock().expect("no thread should panic").add(settings, id, &[fault], &[], None)?;
+            report.lock().expect("no thread should panic").add(
+                settings,
+                id,
+                &[fault],
+                &[],
+                None,
+            )?;
             continue;
         }
         *seen += 1;

@@ -46,13 +46,6 @@ impl Limits {
     }
 }
 
-/// What a process reads.
-#[derive(Debug, Clone)]
-pub enum Stdin {
-    Nothing,
-    File(PathBuf),
-}
-
 /// When a signal is sent.
 #[derive(Debug, Clone)]
 pub enum Moment {
@@ -66,7 +59,6 @@ pub enum Moment {
 pub struct Call {
     pub arguments: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
-    pub stdin: Stdin,
     pub limits: Limits,
     /// A signal to send, by its name.
     pub signal: Option<(&'static str, Moment)>,
@@ -77,7 +69,6 @@ impl Call {
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: Vec::new(),
-            stdin: Stdin::Nothing,
             limits: Limits::default(),
             signal: None,
         }
@@ -145,11 +136,7 @@ pub fn run(
     command.arg("-c").arg(format!("{}; exec \"$0\" \"$@\"", call.limits.shell()));
     command.arg(program).args(&call.arguments).current_dir(folder);
     command.env_clear().envs(call.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(match &call.stdin {
-        Stdin::Nothing => Stdio::null(),
-        Stdin::File(path) => polaris_files::open(path)?.0.into(),
-    });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     if let Some(uid) = uid {
         command.uid(uid).gid(uid);
     }
@@ -161,8 +148,7 @@ pub fn run(
         // Children of a process that was killed must not outlive the trial.
         send("KILL", &child);
     }
-    let finish = |stream: mpsc::Receiver<Vec<u8>>| match stream
-        .recv_timeout(Duration::from_secs(5))
+    let finish = |stream: mpsc::Receiver<Vec<u8>>| match stream.recv_timeout(Duration::from_secs(5))
     {
         Ok(bytes) => bytes,
         Err(_) => {

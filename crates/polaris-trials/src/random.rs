@@ -81,18 +81,8 @@ pub const ODD_INTEGERS: [i64; 22] = [
 ];
 
 /// Floats at the edges.
-pub const ODD_FLOATS: [f32; 10] = [
-    0.0,
-    -0.0,
-    -1.0,
-    1e-45,
-    1e38,
-    -1e38,
-    f32::INFINITY,
-    f32::NEG_INFINITY,
-    f32::NAN,
-    0.999_999_94,
-];
+pub const ODD_FLOATS: [f32; 10] =
+    [0.0, -0.0, -1.0, 1e-45, 1e38, -1e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.999_999_94];
 
 /// Strings that are names, paths or text somewhere.
 pub const ODD_STRINGS: [&str; 16] = [

@@ -100,8 +100,6 @@ fn run(arguments: &Arguments) -> Result<bool> {
     std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755))?;
     let uid = is_root(folder.path())?.then_some(NOBODY);
     let kill = Duration::from_secs(arguments.hang.max(2));
-    let reference =
-        arguments.python.as_deref().map(|python| Reference::start(python, folder.path(), uid));
     let settings = Settings {
         binary,
         seed: arguments.seed,
@@ -109,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         patience: Patience { ask: kill / 4, kill },
         gpu: arguments.gpu,
         work: folder.path().to_owned(),
-        reference: reference.transpose()?,
+        reference: arguments.python.as_deref().map(Reference::start).transpose()?,
         fixtures: Fixtures::default(),
     };
     let trials = match (arguments.index, families.as_slice()) {

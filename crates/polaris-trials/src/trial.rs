@@ -43,10 +43,15 @@ pub struct Trial<'a> {
     pub faults: Vec<Fault>,
     /// What the trial is about, if a few words tell: it joins the cause of faults that have no message.
     pub about: String,
+    /// Whether inputs may ask for work without an end: then a process that stops when it is asked to is no
+    /// fault.
+    pub may_be_long: bool,
     /// The processes so far, as lines of shell.
     pub commands: Vec<String>,
     /// Folders with programs that drivers built, shared since building them takes long.
     shared: Option<PathBuf>,
+    /// Whether a signal ended one of the processes.
+    killed: bool,
     folder: PathBuf,
 }
 
@@ -62,8 +67,10 @@ impl<'a> Trial<'a> {
             random: Random::of_trial(settings.seed, id.family, id.index),
             faults: Vec::new(),
             about: String::new(),
+            may_be_long: false,
             commands: Vec::new(),
             shared: None,
+            killed: false,
             folder,
         };
         for part in ["", INSIDE, "home", "data", "cache", "tmp"] {
@@ -121,18 +128,21 @@ impl<'a> Trial<'a> {
         }
         self.commands.push(shell_line(&call));
         let settings = self.settings;
-        let ended = process::run(
-            &settings.binary,
-            &self.path(""),
-            settings.uid,
-            settings.patience,
-            &call,
-        )?;
+        let mut patience = settings.patience;
+        if !self.may_be_long {
+            patience.ask = patience.kill;
+        }
+        let folder = self.path("");
+        let ended = process::run(&settings.binary, &folder, settings.uid, patience, &call)?;
         if ended.code() == Some(99) {
             anyhow::bail!("the limits cannot be set: {}", ended.stderr_text());
         }
-        let mut faults = judge::judge(&call, &ended);
-        faults.extend(judge::leftovers(&call, &ended, &self.folder));
+        let mut faults = judge::judge(&call, &ended, &folder);
+        // Only a process that ends by itself can remove what it began.
+        self.killed |= ended.signal().is_some();
+        if !self.killed {
+            faults.extend(judge::leftovers(&call, &self.folder));
+        }
         for fault in &mut faults {
             if matches!(fault.kind, Kind::Hang | Kind::Signal | Kind::Leftover | Kind::Silence)
                 && !self.about.is_empty()
@@ -203,9 +213,6 @@ fn shell_line(call: &Call) -> String {
     for argument in &call.arguments {
         line.push(' ');
         line.push_str(&quoted(argument));
-    }
-    if let process::Stdin::File(path) = &call.stdin {
-        line.push_str(&format!(" < {}", quoted(path.as_os_str())));
     }
     line.push(')');
     if let Some((name, moment)) = &call.signal {

@@ -8,6 +8,7 @@ use crate::models;
 use crate::trial::Trial;
 
 pub fn run(trial: &mut Trial<'_>) -> Result<()> {
+    trial.may_be_long = true;
     let samples = models::all();
     let mut sample = trial.random.pick(&samples).clone();
     let other = encoded(trial.random.pick(&samples));

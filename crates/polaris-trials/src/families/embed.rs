@@ -42,7 +42,8 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     trial.write("lines.txt", lines)?;
     let random = &mut trial.random;
     let output = *random.pick(&["-o out.npy", "-o out.jsonl", "-o out.npy --json", ""]);
-    let pooling = *random.pick(&["", "--pooling cls", "--pooling max", "--max-tokens 3", "--batch 2"]);
+    let pooling =
+        *random.pick(&["", "--pooling cls", "--pooling max", "--max-tokens 3", "--batch 2"]);
     trial.polaris(&format!("embed model lines.txt --mode cpu {output} {pooling}"))?;
     Ok(())
 }
@@ -70,8 +71,7 @@ fn hostile_tokenizer(encoder: &Encoder, random: &mut Random) -> serde_json::Valu
         }
         6 => {
             let merges = json!([["a", "b"], ["zz", "q"]]);
-            tokenizer["model"] =
-                json!({ "type": "BPE", "vocab": { "a": 0, "b": 0 }, "merges": merges, "unk_token": "?" });
+            tokenizer["model"] = json!({ "type": "BPE", "vocab": { "a": 0, "b": 0 }, "merges": merges, "unk_token": "?" });
         }
         7 => {
             tokenizer["model"] = json!({ "type": "Unigram", "unk_id": random.below(9),
@@ -87,7 +87,8 @@ fn hostile_tokenizer(encoder: &Encoder, random: &mut Random) -> serde_json::Valu
                 "pattern": { "String": odd_string(random) }, "content": "aaaaaaaaaaaaaaaa" });
         }
         10 => {
-            tokenizer["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAAAA==" });
+            tokenizer["normalizer"] =
+                json!({ "type": "Precompiled", "precompiled_charsmap": "AAAAAA==" });
         }
         _ => tokenizer = damage_json(&tokenizer, random),
     }
@@ -107,8 +108,12 @@ fn write_surroundings(trial: &mut Trial<'_>) -> Result<()> {
     let pooling = json!({ "word_embedding_dimension": 12, "pooling_mode_cls_token": false,
         "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": false });
     let bert = json!({ "max_seq_length": 16, "do_lower_case": false });
-    let names =
-        ["modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "tokenizer_config.json"];
+    let names = [
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+        "tokenizer_config.json",
+    ];
     let target = trial.random.below(names.len());
     for (index, document) in [modules, pooling, bert.clone(), bert].iter().enumerate() {
         let file = match (index == target, trial.random.once_in(3)) {

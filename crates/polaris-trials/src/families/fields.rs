@@ -30,6 +30,7 @@ const OPERATORS: &str = "Abs Acos Add And ArgMax ArgMin Attention AveragePool Ba
     TopK Transpose Trilu Unique Unsqueeze Upsample Where Xor Unknown";
 
 pub fn run(trial: &mut Trial<'_>) -> Result<()> {
+    trial.may_be_long = true;
     let samples = models::all();
     let mut sample = trial.random.pick(&samples).clone();
     let other = trial.random.pick(&samples).model.clone();
@@ -81,11 +82,13 @@ fn distort(model: &mut Model, other: &Model, random: &mut Random) {
             for _ in 0..depth {
                 let inner = std::mem::take(graph);
                 let outputs = inner.output.clone();
-                let branches = ["then_branch", "else_branch"]
-                    .map(|name| models::graph_attribute(name, Graph { input: vec![], ..inner.clone() }));
+                let branches = ["then_branch", "else_branch"].map(|name| {
+                    models::graph_attribute(name, Graph { input: vec![], ..inner.clone() })
+                });
                 // Both branches would double with every level.
                 let branches = branches.into_iter().take(1).collect();
-                let node = Node { attribute: branches, ..models::node("If", "condition", "y", vec![]) };
+                let node =
+                    Node { attribute: branches, ..models::node("If", "condition", "y", vec![]) };
                 let condition = models::small("condition", models::BOOL, &[], &[1]);
                 *graph = models::graph(vec![node], vec![condition], inner.input, outputs);
             }
@@ -194,7 +197,9 @@ fn change_tensor(tensor: &mut Tensor, random: &mut Random) {
             let length = *random.pick(&[0, 1, 2, 1 << 32]);
             tensor.dims.extend(vec![length; random.between(1, 70)]);
         }
-        3 => tensor.data_type = *random.pick(&[0, 1, 2, 7, 8, 9, 10, 11, 14, 16, 22, 23, 26, 27, -1]),
+        3 => {
+            tensor.data_type = *random.pick(&[0, 1, 2, 7, 8, 9, 10, 11, 14, 16, 22, 23, 26, 27, -1])
+        }
         4 => tensor.name = odd_string(random),
         5 => tensor.int64_data.iter_mut().for_each(|number| *number = *random.pick(&ODD_INTEGERS)),
         6 => {
@@ -274,7 +279,8 @@ fn change_function(model: &mut Model, random: &mut Random) {
                         ..models::node(&next, input, output, vec![])
                     };
                     let mut function = template.clone();
-                    function.name = if level == 0 { "Twice".to_owned() } else { format!("F{level}") };
+                    function.name =
+                        if level == 0 { "Twice".to_owned() } else { format!("F{level}") };
                     function.node = match level {
                         39 => vec![models::node("Add", "a a", "b", vec![])],
                         _ => vec![own("a", "m"), own("m", "b")],

@@ -3,13 +3,13 @@
 //!
 //! The moment depends on the machine; what must hold does not.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 
 use crate::fixtures::{Encoder, TABLE, configuration, text, toml};
+use crate::formats::split_safetensors;
 use crate::judge::Kind;
 use crate::process::{Call, Moment};
 use crate::trial::Trial;
@@ -54,23 +54,35 @@ fn train(trial: &mut Trial<'_>) -> Result<()> {
         let arguments = resume(trial);
         trial.run(Call::new(arguments.split_whitespace()).signal(signal, moment))?;
     }
-    let arguments = resume(trial);
-    let ended = trial.polaris(arguments)?;
+    // What one way refuses with advice for the other, the other must do.
+    let has_checkpoint = resume(trial) == RESUME;
+    let mut ended = trial.polaris(resume(trial))?;
     if !ended.succeeded() {
-        trial.fault(Kind::Broken, format!("{arguments} after a kill"), ended.stderr_text());
+        ended = trial.polaris(if has_checkpoint { BEGIN } else { RESUME })?;
+    }
+    if !ended.succeeded() {
+        let when = if has_checkpoint { "after" } else { "before" };
+        let cause = format!(
+            "a training that was killed {when} its first checkpoint cannot be gone on with"
+        );
+        trial.fault(Kind::Broken, cause, ended.stderr_text());
         return Ok(());
     }
-    let read = |name: &str| polaris_files::read(&trial.path(name), 1 << 26);
-    let (resumed, alone) = (read("run/model.safetensors"), read("alone/model.safetensors"));
-    match (resumed, alone) {
-        (Ok(resumed), Ok(alone)) if resumed == alone => {}
-        (Ok(_), Ok(_)) => trial.fault(Kind::Broken, "a resumed training ends with other bits", source),
-        (resumed, _) => {
-            trial.fault(Kind::Broken, "a resumed training has no model", format!("{resumed:?}"));
-        }
+    let content = |name: &str| {
+        let file = polaris_files::read(&trial.path(name), 1 << 26).ok()?;
+        split_safetensors(&file).map(|(header, data)| (header, data.to_vec()))
+    };
+    let (resumed, alone) = (content("run/model.safetensors"), content("alone/model.safetensors"));
+    if resumed.is_none() || alone.is_none() {
+        trial.fault(Kind::Broken, "a training leaves no model that can be read", source);
+    } else if resumed != alone {
+        trial.fault(Kind::Broken, "a resumed training ends with other bits", source);
     }
     Ok(())
 }
+
+const BEGIN: &str = "train config.toml --out run";
+const RESUME: &str = "train config.toml --out run --resume";
 
 /// Resumes if there is something to go on from.
 fn resume(trial: &Trial<'_>) -> &'static str {
@@ -78,8 +90,8 @@ fn resume(trial: &Trial<'_>) -> &'static str {
         entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("step-"))
     });
     match has_checkpoint {
-        true => "train config.toml --out run --resume",
-        false => "train config.toml --out run",
+        true => RESUME,
+        false => BEGIN,
     }
 }
 
@@ -110,7 +122,12 @@ fn tune(trial: &mut Trial<'_>) -> Result<()> {
 
 /// Kills a process that writes a file: the old one must be there or the whole new one, and the process must
 /// do its work when it is run again.
-fn again_is_whole(trial: &mut Trial<'_>, arguments: &str, name: &str, most_ms: usize) -> Result<()> {
+fn again_is_whole(
+    trial: &mut Trial<'_>,
+    arguments: &str,
+    name: &str,
+    most_ms: usize,
+) -> Result<()> {
     const OLD: &[u8] = b"what was there before";
     let ended = trial.polaris(arguments)?;
     let whole = polaris_files::read(&trial.path(name), 1 << 28);
@@ -127,8 +144,6 @@ fn again_is_whole(trial: &mut Trial<'_>, arguments: &str, name: &str, most_ms: u
             let detail = format!("{} of {} bytes after SIG{signal}", left.len(), whole.len());
             trial.fault(Kind::Broken, format!("{arguments}: half a file"), detail);
         }
-        // Only a process that ends by itself can remove what it began.
-        remove_unfinished(&trial.path(""));
     }
     let ended = trial.polaris(arguments)?;
     let again = polaris_files::read(&trial.path(name), 1 << 28).unwrap_or_default();
@@ -137,12 +152,4 @@ fn again_is_whole(trial: &mut Trial<'_>, arguments: &str, name: &str, most_ms: u
         trial.fault(Kind::Broken, format!("{arguments}: not the same after a kill"), detail);
     }
     Ok(())
-}
-
-fn remove_unfinished(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(".writing-") {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }

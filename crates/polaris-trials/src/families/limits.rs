@@ -35,9 +35,13 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     let mut call = Call::new(Vec::<String>::new());
     let about = match random.below(7) {
         0 | 1 => {
-            let mib = *random.pick(&[16, 32, 48, 64, 96, 128, 192, 256, 512]) + random.below(16) as u64;
+            let mib =
+                *random.pick(&[16, 32, 48, 64, 96, 128, 192, 256, 512]) + random.below(16) as u64;
             call.limits.address_kib = mib << 10;
-            format!("address space {}", if mib < 64 { "below 64 MiB" } else { "of 64 MiB and more" })
+            format!(
+                "address space {}",
+                if mib < 64 { "below 64 MiB" } else { "of 64 MiB and more" }
+            )
         }
         2 => {
             call.limits.file_blocks = *random.pick(&[0, 1, 2, 8, 64]);
@@ -58,7 +62,8 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
             "threads in little address space".to_owned()
         }
         _ => {
-            let limit = *random.pick(&["0", "1", "4KiB", "64KiB", "1MiB", "1e9", "9999999PiB", "-1"]);
+            let limit =
+                *random.pick(&["0", "1", "4KiB", "64KiB", "1MiB", "1e9", "9999999PiB", "-1"]);
             arguments.push_str(&format!(" --memory-limit cpu={limit}"));
             "memory limit".to_owned()
         }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{encoded, write_model};
+use super::encoded;
 use crate::fixtures::{Encoder, TABLE, configuration, text, toml};
 use crate::formats;
 use crate::models;
@@ -16,8 +16,18 @@ use crate::trial::Trial;
 
 /// What stands in the file's place.
 const KINDS: [&str; 12] = [
-    "fifo", "zero", "full", "null", "folder", "socket", "dangling", "circle", "unreadable", "empty",
-    "missing", "terminal",
+    "fifo",
+    "zero",
+    "full",
+    "null",
+    "folder",
+    "socket",
+    "dangling",
+    "circle",
+    "unreadable",
+    "empty",
+    "missing",
+    "terminal",
 ];
 
 /// The places: the name of the file, and the command that takes it.
@@ -112,16 +122,13 @@ fn surroundings(trial: &Trial<'_>, command: &str) -> Result<()> {
             "external" => "external.onnx",
             _ => continue,
         };
-        write_model(trial, &sample, &encoded(&sample))?;
-        std::fs::rename(trial.path("model.onnx"), trial.path("moved"))?;
-        std::fs::rename(trial.path("moved"), trial.path(name))?;
+        trial.write(name, encoded(&sample))?;
+        for (name, data) in &sample.files {
+            trial.write(name, data)?;
+        }
         if name == "model.onnx" {
             trial.write("tests/one/model.onnx", encoded(&sample))?;
-            trial.write("kept.onnx", encoded(&sample))?;
         }
-    }
-    if trial.path("kept.onnx").exists() {
-        std::fs::rename(trial.path("kept.onnx"), trial.path("model.onnx"))?;
     }
     trial.write("x.npy", formats::npy("<f4", &[1, 8], &formats::floats(8)))?;
     trial.write("image.png", formats::image(8, 8, image::ImageFormat::Png))?;

@@ -14,6 +14,7 @@ use crate::trial::Trial;
 const SOURCES: [&str; 5] = ["csv", "npz", "idx", "images", "text"];
 
 pub fn run(trial: &mut Trial<'_>) -> Result<()> {
+    trial.may_be_long = true;
     match trial.random.below(10) {
         0..=2 => hostile_configuration(trial),
         3..=5 => hostile_data(trial),
@@ -28,7 +29,8 @@ fn train(trial: &mut Trial<'_>, configuration: &str, more: &str) -> Result<()> {
     let json = if trial.random.once_in(2) { "--json" } else { "" };
     let ended = trial.polaris(&format!("train config.toml --out run {more} {json}"))?;
     if ended.succeeded() && trial.random.once_in(4) {
-        let command = *trial.random.pick(&["eval run", "export run --out model.onnx", "generate run"]);
+        let command =
+            *trial.random.pick(&["eval run", "export run --out model.onnx", "generate run"]);
         trial.polaris(command)?;
     }
     Ok(())
@@ -44,8 +46,12 @@ fn hostile_configuration(trial: &mut Trial<'_>) -> Result<()> {
             // Values at the edges of what the keys take.
             let sections = ["model", "data", "optim", "schedule", "train"];
             let section = *trial.random.pick(&sections);
-            let names: Vec<String> =
-                document[section].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+            let names: Vec<String> = document[section]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.clone())
+                .collect();
             if !names.is_empty() && trial.random.once_in(2) {
                 let name = trial.random.pick(&names).clone();
                 document[section][name] = odd_value(&mut trial.random);
@@ -110,7 +116,8 @@ fn write_data(trial: &Trial<'_>, source: &str, random: Option<&mut Random>) -> R
 fn npz(random: Option<&mut Random>) -> Vec<u8> {
     let inputs = formats::npy("<f4", &[10, 3], &formats::floats(30));
     let targets = formats::npy("<f4", &[10], &formats::floats(10));
-    let plain = formats::zip(&[("inputs.npy", inputs.clone()), ("targets.npy", targets.clone())], 0);
+    let plain =
+        formats::zip(&[("inputs.npy", inputs.clone()), ("targets.npy", targets.clone())], 0);
     let Some(random) = random else { return plain };
     let odd = |random: &mut Random| *random.pick(&ODD_INTEGERS);
     match random.below(5) {
@@ -125,11 +132,15 @@ fn npz(random: Option<&mut Random>) -> Vec<u8> {
             formats::zip(&[("inputs.npy", inputs), ("targets.npy", targets)], 0)
         }
         3 => {
-            let code = *random.pick(&["<f2", "<f8", "|O", "<U9", "<c16", "|b1", "<i8", ">f4", "", "<f999"]);
+            let code = *random
+                .pick(&["<f2", "<f8", "|O", "<U9", "<c16", "|b1", "<i8", ">f4", "", "<f999"]);
             let inputs = formats::npy(code, &[10, 3], &formats::floats(60));
             formats::zip(&[("inputs.npy", inputs), ("targets.npy", targets)], 0)
         }
-        _ => formats::zip(&[("inputs.npy", damage(&inputs, &targets, random)), ("targets.npy", targets)], 0),
+        _ => formats::zip(
+            &[("inputs.npy", damage(&inputs, &targets, random)), ("targets.npy", targets)],
+            0,
+        ),
     }
 }
 
@@ -163,7 +174,8 @@ fn hostile_image(random: &mut Random) -> Vec<u8> {
     let format = *random.pick(&[Png, Jpeg, Bmp, Tiff, WebP, Pnm]);
     let mut file = formats::image(8, 8, format);
     if format == Png && random.once_in(2) {
-        let length = |random: &mut Random| *random.pick(&[0, 1, 65_536, 1 << 20, 0x7fff_ffff, u32::MAX]);
+        let length =
+            |random: &mut Random| *random.pick(&[0, 1, 65_536, 1 << 20, 0x7fff_ffff, u32::MAX]);
         formats::set_png_size(&mut file, length(random), length(random));
         return file;
     }
@@ -210,7 +222,8 @@ fn damaged_model(trial: &mut Trial<'_>) -> Result<()> {
     let is_text = trial.random.once_in(2);
     let files = if is_text { &trained.text } else { &trained.table };
     for (name, bytes) in files {
-        let damaged = (name == "run/model.safetensors").then(|| damaged_tensors(bytes, &mut trial.random));
+        let damaged =
+            (name == "run/model.safetensors").then(|| damaged_tensors(bytes, &mut trial.random));
         trial.write(name, damaged.as_deref().unwrap_or(bytes))?;
     }
     let data = if is_text { "text.txt" } else { "table.csv" };
@@ -240,7 +253,8 @@ pub fn damaged_tensors(file: &[u8], random: &mut Random) -> Vec<u8> {
             // The model's own description is JSON in a string.
             let words = header["__metadata__"].as_object_mut();
             for value in words.into_iter().flat_map(|words| words.values_mut()) {
-                let inner = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+                let inner =
+                    value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
                 if let Some(inner) = inner.filter(Value::is_object) {
                     *value = json!(damage_json(&inner, random).to_string());
                 }
@@ -286,7 +300,9 @@ fn hostile_inputs(trial: &mut Trial<'_>) -> Result<()> {
                 let shape = vec![*random.pick(&ODD_INTEGERS); random.between(1, 3)];
                 formats::npy("<f4", &shape, &formats::floats(16))
             }
-            2 => formats::npy(*random.pick(&["<f8", "|b1", "<U4", "|O", ">i4"]), &[2, 8], &[0; 128]),
+            2 => {
+                formats::npy(*random.pick(&["<f8", "|b1", "<U4", "|O", ">i4"]), &[2, 8], &[0; 128])
+            }
             _ => formats::npy_with(&odd_string(random).replace('x', "(")[..], &[0; 64]),
         };
         trial.write("x.npy", file)?;

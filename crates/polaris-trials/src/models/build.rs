@@ -8,7 +8,6 @@ use polaris_onnx::messages::{
 pub const F32: i32 = 1;
 pub const U8: i32 = 2;
 pub const I8: i32 = 3;
-pub const I32: i32 = 6;
 pub const I64: i32 = 7;
 pub const BOOL: i32 = 9;
 

@@ -181,7 +181,12 @@ pub fn images() -> Model {
         node("DepthToSpace", "p", "d", vec![int("blocksize", 2)]),
         node("SpaceToDepth", "d", "e", vec![int("blocksize", 2)]),
         node("GridSample", "e grid", "g", vec![string("padding_mode", "border")]),
-        node("RoiAlign", "e rois batches", "a", vec![int("output_height", 2), int("output_width", 2)]),
+        node(
+            "RoiAlign",
+            "e rois batches",
+            "a",
+            vec![int("output_height", 2), int("output_width", 2)],
+        ),
         node("NonMaxSuppression", "boxes scores most iou", "n", vec![]),
         node("LRN", "e", "l", vec![int("size", 3)]),
         node("InstanceNormalization", "l s b", "i", vec![]),

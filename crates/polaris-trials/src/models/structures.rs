@@ -17,10 +17,18 @@ pub fn control() -> Model {
         ["go_on", "next", "square"].map(untyped).to_vec(),
     );
     let branch = |operator: &str| {
-        graph(vec![node(operator, "last", "chosen", vec![])], vec![], vec![], vec![untyped("chosen")])
+        graph(
+            vec![node(operator, "last", "chosen", vec![])],
+            vec![],
+            vec![],
+            vec![untyped("chosen")],
+        )
     };
     let scan = graph(
-        vec![node("Add", "state row", "state_out", vec![]), node("Abs", "state_out", "row_out", vec![])],
+        vec![
+            node("Add", "state row", "state_out", vec![]),
+            node("Abs", "state_out", "row_out", vec![]),
+        ],
         vec![],
         vec![value("state", F32, &[3]), value("row", F32, &[3])],
         vec![value("state_out", F32, &[3]), value("row_out", F32, &[3])],
@@ -38,7 +46,12 @@ pub fn control() -> Model {
                 graph_attribute("else_branch", branch("Neg")),
             ],
         ),
-        node("Scan", "start x", "end rows", vec![graph_attribute("body", scan), int("num_scan_inputs", 1)]),
+        node(
+            "Scan",
+            "start x",
+            "end rows",
+            vec![graph_attribute("body", scan), int("num_scan_inputs", 1)],
+        ),
     ];
     let constants =
         vec![long("count", 4), constant("nought", &[], &[0.0]), constant("start", &[3], &[0.0; 3])];
@@ -145,8 +158,7 @@ pub fn texts_of() -> Model {
         node("Equal", "low joined", "same", vec![]),
         node("Cast", "x", "numbers", vec![int("to", 8)]),
     ];
-    let constants =
-        vec![texts("text", &[3], &["A", "b", "Ünï"]), texts("tail", &[1], &["-x"])];
+    let constants = vec![texts("text", &[3], &["A", "b", "Ünï"]), texts("tail", &[1], &["-x"])];
     let outputs = ["pieces", "counts", "match", "tf", "same", "numbers"].map(untyped).to_vec();
     model(20, graph(nodes, constants, vec![value("x", F32, &[2])], outputs))
 }
@@ -168,8 +180,7 @@ pub fn trees() -> Model {
         floats("class_weights", &[1.0, 1.0]),
         ints("classlabels_int64s", &[7, 9]),
     ];
-    let encoder =
-        vec![ints("keys_int64s", &[7, 9]), strings("values_strings", &["no", "yes"])];
+    let encoder = vec![ints("keys_int64s", &[7, 9]), strings("values_strings", &["no", "yes"])];
     let linear = vec![
         floats("coefficients", &[0.1, -0.2, 0.3, 0.4]),
         floats("intercepts", &[0.0, 0.1]),
@@ -192,7 +203,12 @@ pub fn indices() -> Model {
     let nodes = vec![
         node("TopK", "x two", "top places", vec![int("axis", -1)]),
         node("GatherElements", "x places", "ge", vec![int("axis", 1)]),
-        node("ScatterElements", "x places top", "se", vec![int("axis", 1), string("reduction", "add")]),
+        node(
+            "ScatterElements",
+            "x places top",
+            "se",
+            vec![int("axis", 1), string("reduction", "add")],
+        ),
         node("GatherND", "x nd", "gnd", vec![]),
         node("ScatterND", "x nd updates", "snd", vec![]),
         node("ArgMax", "x", "am", vec![int("axis", 0)]),

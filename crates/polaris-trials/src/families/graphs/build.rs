@@ -199,12 +199,16 @@ impl Builder {
         let node = Node {
             op_type: operator.to_owned(),
             name: outputs.join("_"),
-            input: operands.iter().map(|made| made.map_or(String::new(), |made| made.name.clone())).collect(),
+            input: operands
+                .iter()
+                .map(|made| made.map_or(String::new(), |made| made.name.clone()))
+                .collect(),
             output: outputs.clone(),
             attribute: attributes,
             ..Node::default()
         };
-        let operands: Vec<Made> = operands.iter().flatten().chain(outer).map(|&made| made.clone()).collect();
+        let operands: Vec<Made> =
+            operands.iter().flatten().chain(outer).map(|&made| made.clone()).collect();
         let Some(tensors) = self.evaluate(&node, &operands) else { return false };
         let exact = exact && operands.iter().all(|operand| operand.exact);
         // Integers and truth values of inexact floats may jump.
@@ -227,8 +231,9 @@ impl Builder {
                 given.push(operand);
             }
         }
-        let inputs =
-            given.iter().map(|made| models::value(&made.name, made.element().code(), &made.shape()));
+        let inputs = given
+            .iter()
+            .map(|made| models::value(&made.name, made.element().code(), &made.shape()));
         let outputs = node.output.iter().map(|name| models::untyped(name)).collect();
         let graph = models::graph(vec![node.clone()], vec![], inputs.collect(), outputs);
         let bytes = models::model(self.opset, graph).encode_to_vec();
@@ -254,8 +259,11 @@ impl Builder {
     /// reads, and one in between.
     pub fn finish(mut self) -> (Model, Vec<(String, Tensor)>) {
         let used = |name: &str| reads(&self.nodes, name);
-        let made: Vec<&Made> =
-            self.values.iter().filter(|value| !self.inputs.iter().any(|(name, _)| *name == value.name)).collect();
+        let made: Vec<&Made> = self
+            .values
+            .iter()
+            .filter(|value| !self.inputs.iter().any(|(name, _)| *name == value.name))
+            .collect();
         let between = self.random.below(made.len().max(1));
         let wanted: Vec<&Made> = made
             .iter()
@@ -263,7 +271,8 @@ impl Builder {
             .filter(|(index, value)| *index == between || !used(&value.name))
             .map(|(_, value)| *value)
             .collect();
-        let declared = |made: &&Made| models::value(&made.name, made.element().code(), &made.shape());
+        let declared =
+            |made: &&Made| models::value(&made.name, made.element().code(), &made.shape());
         let outputs: Vec<_> = wanted.iter().map(declared).collect();
         let results = wanted.iter().map(|made| (made.name.clone(), made.tensor.clone())).collect();
         let inputs = self.inputs.iter().map(|(name, tensor)| {
@@ -271,7 +280,8 @@ impl Builder {
             models::value(name, tensor.element().code(), &shape)
         });
         let is_used = |(name, _): &&(String, Tensor)| used(name);
-        let constants = self.constants.iter().filter(is_used).map(|(name, tensor)| constant(name, tensor));
+        let constants =
+            self.constants.iter().filter(is_used).map(|(name, tensor)| constant(name, tensor));
         let graph: Graph =
             models::graph(self.nodes.clone(), constants.collect(), inputs.collect(), outputs);
         let mut model = models::model(self.opset, graph);

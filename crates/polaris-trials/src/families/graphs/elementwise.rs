@@ -7,8 +7,23 @@ use crate::models::{float, int};
 
 /// Functions that are continuous, and bend moderately where inputs are moderate.
 const SMOOTH: [&str; 17] = [
-    "Sigmoid", "Tanh", "Erf", "Softplus", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "HardSwish", "Mish",
-    "Sin", "Cos", "Atan", "Softsign", "Celu", "Sinh", "Asinh",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Softplus",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "HardSigmoid",
+    "HardSwish",
+    "Mish",
+    "Sin",
+    "Cos",
+    "Atan",
+    "Softsign",
+    "Celu",
+    "Sinh",
+    "Asinh",
 ];
 /// Functions that give the same bits whoever computes them.
 const PLAIN: [&str; 4] = ["Relu", "Neg", "Abs", "Identity"];
@@ -86,8 +101,10 @@ pub fn partner(builder: &mut Builder, x: &Made) -> Made {
         return other;
     }
     let cut = builder.random.below(shape.len() + 1);
-    let lengths: Vec<usize> =
-        shape[cut..].iter().map(|&length| if builder.random.once_in(3) { 1 } else { length }).collect();
+    let lengths: Vec<usize> = shape[cut..]
+        .iter()
+        .map(|&length| if builder.random.once_in(3) { 1 } else { length })
+        .collect();
     builder.constant(x.element(), &lengths)
 }
 

@@ -70,7 +70,8 @@ fn window(builder: &mut Builder, x: &Made, most: usize) -> (Vec<usize>, Vec<Attr
     };
     let mut attributes = vec![ints("strides", &list(builder, spatial, 1, 3))];
     match builder.random.below(4) {
-        0 => attributes.push(string("auto_pad", *builder.random.pick(&["SAME_UPPER", "SAME_LOWER", "VALID"]))),
+        0 => attributes
+            .push(string("auto_pad", *builder.random.pick(&["SAME_UPPER", "SAME_LOWER", "VALID"]))),
         1 => {
             // Padding below the window's length, as pools demand it.
             let most = kernel.iter().min().copied().unwrap_or(1) - 1;
@@ -82,7 +83,9 @@ fn window(builder: &mut Builder, x: &Made, most: usize) -> (Vec<usize>, Vec<Attr
 }
 
 fn convolution(builder: &mut Builder) {
-    let Some(x) = builder.find(|made| made.is_float() && (3..=4).contains(&made.rank())) else { return };
+    let Some(x) = builder.find(|made| made.is_float() && (3..=4).contains(&made.rank())) else {
+        return;
+    };
     let channels = x.tensor.shape()[1];
     let (kernel, mut attributes) = window(builder, &x, 3);
     if builder.random.once_in(4) {
@@ -144,9 +147,18 @@ fn norm(builder: &mut Builder) {
     match builder.random.below(4) {
         0 | 1 => {
             let axis = builder.random.between(1, x.rank() - 1);
-            let (s, b) = (builder.constant(element, &shape[axis..]), builder.constant(element, &shape[axis..]));
+            let (s, b) = (
+                builder.constant(element, &shape[axis..]),
+                builder.constant(element, &shape[axis..]),
+            );
             let axis = int("axis", axis as i64);
-            builder.add("LayerNormalization", &[Some(&x), Some(&s), Some(&b)], 1, vec![axis, epsilon], false)
+            builder.add(
+                "LayerNormalization",
+                &[Some(&x), Some(&s), Some(&b)],
+                1,
+                vec![axis, epsilon],
+                false,
+            )
         }
         2 => {
             let parts = [0; 4].map(|_| builder.constant(element, &shape[1..2]));
@@ -158,8 +170,15 @@ fn norm(builder: &mut Builder) {
             builder.add("BatchNormalization", &operands, 1, vec![epsilon], false)
         }
         _ => {
-            let (s, b) = (builder.constant(element, &shape[1..2]), builder.constant(element, &shape[1..2]));
-            builder.add("InstanceNormalization", &[Some(&x), Some(&s), Some(&b)], 1, vec![epsilon], false)
+            let (s, b) =
+                (builder.constant(element, &shape[1..2]), builder.constant(element, &shape[1..2]));
+            builder.add(
+                "InstanceNormalization",
+                &[Some(&x), Some(&s), Some(&b)],
+                1,
+                vec![epsilon],
+                false,
+            )
         }
     };
 }
@@ -168,7 +187,8 @@ fn recurrent(builder: &mut Builder) {
     let Some(x) = builder.find(|made| made.is_float() && made.rank() == 3) else { return };
     let (operator, gates) = *builder.random.pick(&[("LSTM", 4), ("GRU", 3), ("RNN", 1)]);
     let (hidden, input) = (builder.random.between(1, 4), x.tensor.shape()[2]);
-    let (direction, count) = *builder.random.pick(&[("forward", 1), ("reverse", 1), ("bidirectional", 2)]);
+    let (direction, count) =
+        *builder.random.pick(&[("forward", 1), ("reverse", 1), ("bidirectional", 2)]);
     let w = builder.constant(x.element(), &[count, gates * hidden, input]);
     let r = builder.constant(x.element(), &[count, gates * hidden, hidden]);
     let b = builder.constant(x.element(), &[count, 2 * gates * hidden]);

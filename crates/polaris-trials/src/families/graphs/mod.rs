@@ -92,8 +92,12 @@ fn operators(model: &polaris_onnx::messages::Model, name: &str) -> String {
     let nodes = model.graph.iter().flat_map(|graph| &graph.node);
     let maker = |name: &str| nodes.clone().find(|node| node.output.iter().any(|out| out == name));
     let Some(node) = maker(name) else { return "an input".to_owned() };
-    let before: Vec<&str> =
-        node.input.iter().filter_map(|input| maker(input)).map(|node| node.op_type.as_str()).collect();
+    let before: Vec<&str> = node
+        .input
+        .iter()
+        .filter_map(|input| maker(input))
+        .map(|node| node.op_type.as_str())
+        .collect();
     match before.is_empty() {
         true => node.op_type.clone(),
         false => format!("{} of {}", node.op_type, before.join(", ")),
@@ -118,7 +122,9 @@ fn ask_reference(
         "outputs": paths("plan", outputs.iter().map(|(name, _)| name).collect()),
         "tolerance": tolerance,
     }))?;
-    if let Some(name) = answer["differs"].as_str() {
+    if let Some(answer) = answer
+        && let Some(name) = answer["differs"].as_str()
+    {
         let cause = format!("differs from ONNX Runtime: {}", operators(model, name));
         trial.fault(Kind::Result, cause, answer["detail"].as_str().unwrap_or_default());
     }
@@ -147,7 +153,8 @@ fn compare(
         .and_then(|tensor| tensor.to_f64())
         .map_err(|error| error.to_string())?;
     let wanted_values = wanted.to_f64().map_err(|error| error.to_string())?;
-    let largest = wanted_values.iter().filter(|x| x.is_finite()).fold(1.0, |a: f64, b| a.max(b.abs()));
+    let largest =
+        wanted_values.iter().filter(|x| x.is_finite()).fold(1.0, |a: f64, b| a.max(b.abs()));
     let allowed = if wanted.element().is_float() { tolerance * largest } else { 0.0 };
     for (place, (a, b)) in found.iter().zip(&wanted_values).enumerate() {
         let same = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= allowed;

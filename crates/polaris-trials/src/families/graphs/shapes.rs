@@ -116,12 +116,19 @@ fn slice(builder: &mut Builder, x: &Made) {
     }
     let axis = axis(builder, x);
     let length = length(x, axis) as i64;
-    let place = |builder: &mut Builder| builder.random.below(2 * length as usize + 5) as i64 - length - 2;
+    let place =
+        |builder: &mut Builder| builder.random.below(2 * length as usize + 5) as i64 - length - 2;
     let step: i64 = *builder.random.pick(&[1, 1, 1, 2, -1, -2, 3]);
     let (from, to) = (place(builder), place(builder));
     let to = if builder.random.once_in(4) { i64::MAX.wrapping_mul(step.signum()) } else { to };
     let [from, to, axis, step] = [from, to, axis, step].map(|number| builder.longs(&[number]));
-    builder.add("Slice", &[Some(x), Some(&from), Some(&to), Some(&axis), Some(&step)], 1, vec![], true);
+    builder.add(
+        "Slice",
+        &[Some(x), Some(&from), Some(&to), Some(&axis), Some(&step)],
+        1,
+        vec![],
+        true,
+    );
 }
 
 /// Indices into an axis, some of them from its end.
@@ -130,9 +137,8 @@ fn indices(builder: &mut Builder, shape: &[usize], length: usize) -> Option<Made
         return None;
     }
     let count: usize = shape.iter().product();
-    let values: Vec<i64> = (0..count)
-        .map(|_| builder.random.below(2 * length) as i64 - length as i64)
-        .collect();
+    let values: Vec<i64> =
+        (0..count).map(|_| builder.random.below(2 * length) as i64 - length as i64).collect();
     Some(builder.keep(Tensor::new(shape, values).ok()?))
 }
 
@@ -193,7 +199,13 @@ fn pad(builder: &mut Builder, x: &Made) {
 fn reduce(builder: &mut Builder, x: &Made) {
     const ANY: [&str; 3] = ["ReduceSum", "ReduceMax", "ReduceMin"];
     const FLOATS: [&str; 7] = [
-        "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "ReduceProd", "ReduceSum",
+        "ReduceMean",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSumSquare",
+        "ReduceLogSumExp",
+        "ReduceProd",
+        "ReduceSum",
     ];
     let operator = match x.element() {
         ElementType::I32 | ElementType::I64 => *builder.random.pick(&ANY),
@@ -220,7 +232,9 @@ fn reduce(builder: &mut Builder, x: &Made) {
 }
 
 fn cumulate(builder: &mut Builder, x: &Made) {
-    if x.rank() == 0 || !(x.is_float() || matches!(x.element(), ElementType::I32 | ElementType::I64)) {
+    if x.rank() == 0
+        || !(x.is_float() || matches!(x.element(), ElementType::I32 | ElementType::I64))
+    {
         return;
     }
     if builder.random.once_in(3) && x.rank() >= 2 {
