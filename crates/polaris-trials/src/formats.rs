@@ -14,7 +14,7 @@ pub fn npy(code: &str, shape: &[i64], bytes: &[u8]) -> Vec<u8> {
 /// An NPY file with any header.
 pub fn npy_with(header: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = header.to_owned();
-    while (10 + header.len() + 1) % 64 != 0 {
+    while !(10 + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
     }
     header.push('\n');

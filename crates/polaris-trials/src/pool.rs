@@ -41,6 +41,9 @@ pub fn run(
     std::thread::scope(|scope| -> Result<()> {
         let work = || -> Result<()> {
             while let Some(&(family, index)) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if settings.stop.load(Ordering::Relaxed) {
+                    break;
+                }
                 let repeat = one(settings, family, index, report, true)?;
                 if let Some(cause) = repeat {
                     again.lock().expect("no thread should panic").push((family, index, cause));
@@ -73,6 +76,9 @@ pub fn run(
             continue;
         }
         *seen += 1;
+        if settings.stop.load(Ordering::Relaxed) {
+            break;
+        }
         one(settings, family, index, report, false)?;
     }
     Ok(())

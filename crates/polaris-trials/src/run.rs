@@ -3,7 +3,8 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -109,6 +110,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         work: folder.path().to_owned(),
         reference: arguments.python.as_deref().map(Reference::start).transpose()?,
         fixtures: Fixtures::default(),
+        stop: stop_flag()?,
     };
     let trials = match (arguments.index, families.as_slice()) {
         (Some(index), &[family]) => vec![(family, index)],
@@ -122,6 +124,16 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let report = report.into_inner().expect("no thread should panic");
     println!("{}", if arguments.json { report.json()? } else { report.text() });
     Ok(report.is_clean())
+}
+
+/// Is set by Ctrl-C and SIGTERM, so that the folder is removed; the second one ends the harness at once.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Family>> {

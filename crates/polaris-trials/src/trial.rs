@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
@@ -27,6 +29,8 @@ pub struct Settings {
     /// ONNX Runtime, where a Python was given that has it.
     pub reference: Option<Reference>,
     pub fixtures: Fixtures,
+    /// Ctrl-C: no trial is begun any more, and what was found is reported.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Which trial.
@@ -132,7 +136,7 @@ impl<'a> Trial<'a> {
         if !self.may_be_long {
             patience.ask = patience.kill;
         }
-        let folder = self.path("");
+        let folder = self.folder.join(INSIDE);
         let ended = process::run(&settings.binary, &folder, settings.uid, patience, &call)?;
         if ended.code() == Some(99) {
             anyhow::bail!("the limits cannot be set: {}", ended.stderr_text());

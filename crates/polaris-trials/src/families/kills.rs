@@ -22,8 +22,10 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     }
 }
 
+const SIGNALS: [&str; 4] = ["KILL", "KILL", "INT", "TERM"];
+
 fn a_signal(trial: &mut Trial<'_>) -> &'static str {
-    *trial.random.pick(&["KILL", "KILL", "INT", "TERM"])
+    SIGNALS[trial.random.below(SIGNALS.len())]
 }
 
 fn a_delay(trial: &mut Trial<'_>, most_ms: usize) -> Moment {

@@ -26,22 +26,22 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     trial.write("table.csv", TABLE)?;
     trial.write("lines.txt", "a cat\nsleeps\n".repeat(200))?;
     trial.make_folder("out")?;
-    let command = *trial.random.pick(&COMMANDS);
+    let limit = trial.random.below(7);
+    // Thousands of threads on a few processors may take any time for real work.
+    let commands = if matches!(limit, 4 | 5) { &COMMANDS[..6] } else { &COMMANDS[..] };
+    let command = *trial.random.pick(commands);
     if command.starts_with("embed") {
         Encoder::new().write(trial, "encoder")?;
     }
     let random = &mut trial.random;
     let mut arguments = command.to_owned();
     let mut call = Call::new(Vec::<String>::new());
-    let about = match random.below(7) {
+    let about = match limit {
         0 | 1 => {
-            let mib =
-                *random.pick(&[16, 32, 48, 64, 96, 128, 192, 256, 512]) + random.below(16) as u64;
-            call.limits.address_kib = mib << 10;
-            format!(
-                "address space {}",
-                if mib < 64 { "below 64 MiB" } else { "of 64 MiB and more" }
-            )
+            // With less, the C library itself gives up before it can say why.
+            let sizes = [64, 80, 96, 128, 160, 192, 256, 512];
+            call.limits.address_kib = (*random.pick(&sizes) + random.below(16) as u64) << 10;
+            "address space".to_owned()
         }
         2 => {
             call.limits.file_blocks = *random.pick(&[0, 1, 2, 8, 64]);

@@ -201,7 +201,7 @@ fn write_pictures(trial: &Trial<'_>, random: Option<&mut Random>) -> Result<()> 
             // Names that are no UTF-8, or that a terminal would obey.
             use std::os::unix::ffi::OsStrExt;
             let odd: [&[u8]; 4] = [b"\xff\xfe", b"a\x1b[31mb", b"new\nline", b" "];
-            let name = std::ffi::OsStr::from_bytes(*random.pick(&odd));
+            let name = std::ffi::OsStr::from_bytes(odd[random.below(odd.len())]);
             let file = formats::image(6, 6, Png);
             trial.write(std::path::Path::new("pictures").join(name).join("0.png"), file)?;
         }
@@ -301,7 +301,8 @@ fn hostile_inputs(trial: &mut Trial<'_>) -> Result<()> {
                 formats::npy("<f4", &shape, &formats::floats(16))
             }
             2 => {
-                formats::npy(*random.pick(&["<f8", "|b1", "<U4", "|O", ">i4"]), &[2, 8], &[0; 128])
+                let code = *random.pick(&["<f8", "|b1", "<U4", "|O", ">i4"]);
+                formats::npy(code, &[2, 8], &[0; 128])
             }
             _ => formats::npy_with(&odd_string(random).replace('x', "(")[..], &[0; 64]),
         };

@@ -70,8 +70,10 @@ fn window(builder: &mut Builder, x: &Made, most: usize) -> (Vec<usize>, Vec<Attr
     };
     let mut attributes = vec![ints("strides", &list(builder, spatial, 1, 3))];
     match builder.random.below(4) {
-        0 => attributes
-            .push(string("auto_pad", *builder.random.pick(&["SAME_UPPER", "SAME_LOWER", "VALID"]))),
+        0 => {
+            let mode = *builder.random.pick(&["SAME_UPPER", "SAME_LOWER", "VALID"]);
+            attributes.push(string("auto_pad", mode));
+        }
         1 => {
             // Padding below the window's length, as pools demand it.
             let most = kernel.iter().min().copied().unwrap_or(1) - 1;

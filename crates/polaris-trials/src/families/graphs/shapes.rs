@@ -277,7 +277,8 @@ fn blocks(builder: &mut Builder, x: &Made) {
     match builder.random.once_in(2) {
         true => builder.add("SpaceToDepth", &[Some(x)], 1, vec![int("blocksize", block)], true),
         false => {
-            let mode = string("mode", *builder.random.pick(&["DCR", "CRD"]));
+            let mode = *builder.random.pick(&["DCR", "CRD"]);
+            let mode = string("mode", mode);
             builder.add("DepthToSpace", &[Some(x)], 1, vec![int("blocksize", block), mode], true)
         }
     };
