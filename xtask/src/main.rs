@@ -19,7 +19,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test    run everything that has to hold before a change is done: formatting, clippy, tests,
-          documentation, the gfx803 report, a release build and `polaris quickstart`
+          documentation, the gfx803 report, a release build, trials of the binary and
+          `polaris quickstart`
   isa     compile every OpenCL program for gfx803 and print what each kernel costs
   benchmarks [--check]
           make docs/benchmarks.md from bench/results, or see whether it is up to date

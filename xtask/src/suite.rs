@@ -25,7 +25,7 @@ enum Done {
 type Step = (&'static str, fn(&Path) -> Result<Done>);
 
 /// Cheap steps come first, so that a slip in formatting does not cost a build.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     ("format", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("clippy", |root| {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
@@ -34,6 +34,7 @@ const STEPS: [Step; 7] = [
     ("documentation", documentation),
     ("gfx803 report", gfx803_report),
     ("release build", |root| cargo(root, &["build", "--release", "-p", "polaris-cli"])),
+    ("trials", trials),
     ("quickstart", quickstart),
 ];
 
@@ -107,10 +108,26 @@ fn gfx803_report(_: &Path) -> Result<Done> {
     }
 }
 
-fn quickstart(root: &Path) -> Result<Done> {
+/// The same trials each time, for the reason of [`tests`]; a machine that is busy has a minute for each process.
+fn trials(root: &Path) -> Result<Done> {
+    if !cfg!(unix) {
+        return Ok(Done::Skipped("they need Unix".to_owned()));
+    }
+    let mut command = cargo_command(root);
+    command.args(["run", "-p", "polaris-trials", "--", "--runs", "400", "--seed", "580"]);
+    command.args(["--hang", "60", "--keep"]).arg(root.join("target/trials"));
+    command.arg("--binary").arg(release_binary(root));
+    execute(command)
+}
+
+/// What the release build made.
+fn release_binary(root: &Path) -> PathBuf {
     let name = format!("polaris{}", std::env::consts::EXE_SUFFIX);
-    let binary = target_folder(root, |name| std::env::var_os(name)).join("release").join(name);
-    let mut command = Command::new(binary);
+    target_folder(root, |name| std::env::var_os(name)).join("release").join(name)
+}
+
+fn quickstart(root: &Path) -> Result<Done> {
+    let mut command = Command::new(release_binary(root));
     command.arg("quickstart").current_dir(root);
     execute(command)
 }

@@ -1,0 +1,213 @@
+//! Things that are no files, in the place of every file that a command takes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::encoded;
+use crate::fixtures::{Encoder, TABLE, configuration, text, toml};
+use crate::formats;
+use crate::models;
+use crate::process::Call;
+use crate::trial::Trial;
+
+/// What stands in the file's place.
+const KINDS: [&str; 12] = [
+    "fifo",
+    "zero",
+    "full",
+    "null",
+    "folder",
+    "socket",
+    "dangling",
+    "circle",
+    "unreadable",
+    "empty",
+    "missing",
+    "terminal",
+];
+
+/// The places: the name of the file, and the command that takes it.
+const PLACES: &[(&str, &str)] = &[
+    ("model.onnx", "run model.onnx --mode cpu --random-inputs"),
+    ("model.onnx", "info model.onnx"),
+    ("model.onnx", "plan model.onnx --mode cpu"),
+    ("model.onnx", "bench model model.onnx --mode cpu --runs 1"),
+    ("x.npy", "run model.onnx --mode cpu --input x=x.npy"),
+    ("image.png", "run convolutions.onnx --mode cpu --image image.png"),
+    ("labels.txt", "run model.onnx --mode cpu --random-inputs --labels labels.txt"),
+    ("out", "run model.onnx --mode cpu --random-inputs --output-dir out"),
+    ("trace.json", "run model.onnx --mode cpu --random-inputs --profile trace.json"),
+    ("plan.html", "plan model.onnx --mode cpu --html plan.html"),
+    ("weights.bin", "run external.onnx --mode cpu --random-inputs"),
+    ("tests/one/model.onnx", "onnx-test tests"),
+    ("tests", "onnx-test tests"),
+    ("config.toml", "train config.toml --out run"),
+    ("table.csv", "train config.toml --out run"),
+    ("run", "train config.toml --out run"),
+    ("run/log.jsonl", "train config.toml --out run --resume"),
+    ("run/checkpoints", "train config.toml --out run --resume"),
+    ("run/checkpoints/step-00000002.safetensors", "train config.toml --out run --resume"),
+    ("run/config.toml", "train config.toml --out run --resume"),
+    ("run/model.safetensors", "eval run"),
+    ("run/model.safetensors", "generate run --tokens 3"),
+    ("run", "eval run"),
+    ("out.onnx", "export run --out out.onnx"),
+    ("data.npz", "train npz.toml --out other"),
+    ("images.idx", "train idx.toml --out other"),
+    ("labels.idx", "train idx.toml --out other"),
+    ("pictures", "train images.toml --out other"),
+    ("pictures/cat/1.png", "train images.toml --out other"),
+    ("text.txt", "train text.toml --out other"),
+    ("bpe.json", "train text.toml --out other --set data.tokenizer=bpe.json"),
+    ("encoder", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/config.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/tokenizer.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/model.safetensors", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/modules.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/1_Pooling/config.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/sentence_bert_config.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("encoder/tokenizer_config.json", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("lines.txt", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("tok.json", "embed encoder lines.txt --mode cpu -o out.npy --tokenizer tok.json"),
+    ("out.npy", "embed encoder lines.txt --mode cpu -o out.npy"),
+    ("out.jsonl", "embed encoder lines.txt --mode cpu -o out.jsonl"),
+    ("tuned.jsonl", "tune --import tuned.jsonl"),
+    ("tuned.jsonl", "tune --export tuned.jsonl"),
+    ("../data/tuning", "tune --list"),
+    ("../data/tuning/cpu.jsonl", "tune --list"),
+    ("../data/machine.json", "devices"),
+    ("../data/machine.lock", "devices --measure --device cpu"),
+    ("../data", "devices"),
+    ("../cache", "run model.onnx --mode cpu --random-inputs"),
+    ("../cache/costs", "run model.onnx --mode cpu --random-inputs --profile trace.json"),
+    ("../cache/packed", "run model.onnx --mode cpu --random-inputs"),
+    ("../cache/programs", "cache"),
+    ("../cache", "cache"),
+    ("../cache/packed", "cache --clear"),
+    ("vendors", "devices"),
+    ("vendors/a.icd", "devices"),
+    ("page.html", "bench gemm --device cpu --sizes 16 --seconds 0 --report page.html"),
+    ("saved", "bench gemm --device cpu --sizes 16 --seconds 0 --save saved"),
+];
+
+pub fn run(trial: &mut Trial<'_>) -> Result<()> {
+    // Every combination once before any comes again; the seed decides where it begins.
+    let total = (PLACES.len() * KINDS.len()) as u64;
+    let number = (trial.index.wrapping_mul(97).wrapping_add(trial.settings.seed) % total) as usize;
+    let (name, command) = PLACES[number / KINDS.len()];
+    let kind = KINDS[number % KINDS.len()];
+    trial.about = format!("{name} is {kind}");
+    surroundings(trial, command)?;
+    put(trial, name, kind)?;
+    let mut call = Call::new(command.split_whitespace());
+    if name.starts_with("vendors") {
+        let folder = trial.path("vendors");
+        call = call.env("POLARIS_OPENCL", "on").env("OCL_ICD_VENDORS", folder);
+        call.limits.address_kib = 32 << 20;
+    }
+    trial.run(call)?;
+    Ok(())
+}
+
+/// The files that the commands need, all of them good.
+fn surroundings(trial: &Trial<'_>, command: &str) -> Result<()> {
+    for sample in models::all() {
+        let name = match sample.name {
+            "mlp" => "model.onnx",
+            "convolutions" => "convolutions.onnx",
+            "external" => "external.onnx",
+            _ => continue,
+        };
+        trial.write(name, encoded(&sample))?;
+        for (name, data) in &sample.files {
+            trial.write(name, data)?;
+        }
+        if name == "model.onnx" {
+            trial.write("tests/one/model.onnx", encoded(&sample))?;
+        }
+    }
+    trial.write("x.npy", formats::npy("<f4", &[1, 8], &formats::floats(8)))?;
+    trial.write("image.png", formats::image(8, 8, image::ImageFormat::Png))?;
+    trial.write("labels.txt", "a\nb\nc\n")?;
+    trial.write("lines.txt", "a cat\nsleeps\n")?;
+    if command.starts_with("embed") {
+        Encoder::new().write(trial, "encoder")?;
+        trial.write("tok.json", Encoder::new().tokenizer.to_string())?;
+    }
+    if command.starts_with("train") {
+        trial.write("config.toml", toml(&configuration("csv")))?;
+        trial.write("table.csv", TABLE)?;
+        trial.write("text.txt", text())?;
+        for source in ["npz", "idx", "images", "text"] {
+            trial.write(format!("{source}.toml"), toml(&configuration(source)))?;
+        }
+        let pixels = vec![7; 360];
+        trial.write("images.idx", formats::idx(8, &[10, 6, 6], &pixels))?;
+        trial.write("labels.idx", formats::idx(8, &[10], &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1]))?;
+        for index in 0..8 {
+            let class = if index < 4 { "cat" } else { "dog" };
+            let file = formats::image(6, 6, image::ImageFormat::Png);
+            trial.write(format!("pictures/{class}/{index}.png"), file)?;
+        }
+    }
+    if command.contains(" run") || command.contains("run/") {
+        let trained = trial.settings.fixtures.trained(trial.settings)?;
+        let files = if command.starts_with("generate") { &trained.text } else { &trained.table };
+        if !command.ends_with("--out run") {
+            for (name, bytes) in files {
+                trial.write(name, bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts something in a file's place.
+fn put(trial: &Trial<'_>, name: &str, kind: &str) -> Result<()> {
+    let path = trial.path(name);
+    if path.is_dir() {
+        std::fs::remove_dir_all(&path)?;
+    } else if path.symlink_metadata().is_ok() {
+        std::fs::remove_file(&path)?;
+    }
+    if let Some(parent) = path.parent() {
+        trial.settings.make_folder(parent)?;
+    }
+    let link = |to: &Path| std::os::unix::fs::symlink(to, &path);
+    match kind {
+        "fifo" => {
+            let status = Command::new("mkfifo").arg(&path).status().context("mkfifo")?;
+            anyhow::ensure!(status.success(), "mkfifo {}: {status}", path.display());
+        }
+        "zero" => link(Path::new("/dev/zero"))?,
+        "full" => link(Path::new("/dev/full"))?,
+        "null" => link(Path::new("/dev/null"))?,
+        "terminal" => link(Path::new("/dev/tty"))?,
+        "folder" => std::fs::create_dir(&path)?,
+        "socket" => bind(&path)?,
+        "dangling" => link(Path::new("nowhere"))?,
+        "circle" => link(path.file_name().map(Path::new).unwrap_or(&path))?,
+        "unreadable" => {
+            std::fs::write(&path, b"secret")?;
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000))?;
+        }
+        "empty" => std::fs::write(&path, b"")?,
+        _ => return Ok(()),
+    }
+    trial.settings.hand_over(&path)
+}
+
+/// A socket's name may have some hundred bytes: it is bound near and moved.
+fn bind(path: &Path) -> Result<()> {
+    let near = tempfile::Builder::new().prefix("s").tempdir()?;
+    let short = near.path().join("s");
+    UnixListener::bind(&short)?;
+    if std::fs::rename(&short, path).is_err() {
+        UnixListener::bind(path)?;
+    }
+    Ok(())
+}
