@@ -92,7 +92,8 @@ pub enum Command {
     #[command(after_help = "Examples:
   polaris check
   polaris check --device opencl:0
-  polaris check --quick
+  polaris check --quick                 a few cases, in seconds
+  polaris check --full                  every kernel in every layout
   polaris check --json > check.json
 
 A kernel that is wrong on a driver is remembered and not used again on it; another kernel or the
@@ -284,8 +285,12 @@ pub struct Devices {
 #[derive(Debug, Args)]
 pub struct Check {
     /// Only a few cases, in a few seconds
-    #[arg(long)]
+    #[arg(long, conflicts_with = "full")]
     pub quick: bool,
+
+    /// Every kernel in every kind of layout; without it every kernel is run once
+    #[arg(long)]
+    pub full: bool,
 
     /// Begin no case after so many seconds; 2 for a quick check, otherwise there is no limit
     #[arg(long, value_name = "SECONDS")]

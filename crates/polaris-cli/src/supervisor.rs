@@ -7,9 +7,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use polaris::DeviceId;
 use polaris::runtime::opencl::ProgramCounts;
-use polaris_testkit::{CheckReport, Event, Job, Level, Tally, run_job};
+use polaris::{DeviceId, DeviceRef};
+use polaris_testkit::{CheckReport, Event, Job, Level, Tally, Task, run_job};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -48,10 +48,16 @@ struct Line {
     from_disk: usize,
 }
 
-/// Checks a device by workers.
+/// Workers at once, at most: what takes long is compiling, which few drivers do on several cores.
+const MOST_WORKERS: usize = 4;
+
+/// Its binaries cost a compilation more, and it keeps a cache of its own.
+const POCL: &str = "Portable Computing Language";
+
+/// Checks a device by workers: first one lists the kernels, then several run what was chosen.
 pub fn supervise(
     global: &Global,
-    device: DeviceId,
+    device: &DeviceRef,
     level: Level,
     limits: Limits,
     progress: &mut dyn FnMut(&Tally),
@@ -59,44 +65,51 @@ pub fn supervise(
     let start = Instant::now();
     let mut supervisor = Supervisor {
         global,
-        device,
+        device: device.id(),
         limits,
         progress,
-        tally: Tally::new(level),
+        tally: Tally::default(),
         programs: ProgramCounts::default(),
     };
-    let mut job =
-        Job { level, from: 0, skip: Vec::new(), verify: None, time_limit: supervisor.limits.whole };
-    let mut patience = supervisor.limits.crashes;
-    while let Ending::Crashed(how) = supervisor.run(&job)? {
-        if !supervisor.tally.is_under_way() {
-            // It died before it ran anything: another one would too.
-            anyhow::bail!(
-                "{device}: {how} before a single kernel ran; update or remove the driver"
-            );
-        }
-        job.from = supervisor.tally.crashed(&how);
-        job.skip = supervisor.tally.wrong_kernels();
-        job.time_limit = supervisor.limits.whole.map(|whole| whole.saturating_sub(start.elapsed()));
-        patience -= 1;
-        if patience == 0 {
-            break;
-        }
+    // A quick check fills the cache with what a first run needs.
+    let keep_programs = level == Level::Quick || device.info().platform != POCL;
+    let job = Job { task: Task::List, skip: Vec::new(), time_limit: None, keep_programs };
+    if let Ending::Crashed(how) = supervisor.run(std::slice::from_ref(&job))? {
+        return Err(supervisor.unusable(&how));
     }
-    let mut left = supervisor.tally.wrong_cases();
-    job.skip = supervisor.tally.wrong_kernels();
-    // Without the wrong kernels it should not crash; where it does, that case is not right.
-    while !left.is_empty() && !interrupt::requested() {
-        job.verify = Some(left.clone());
-        let Ending::Crashed(how) = supervisor.run(&job)? else {
+    supervisor.tally.choose(level);
+    let mut workers = match level {
+        Level::Quick => 1,
+        _ => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_WORKERS)),
+    };
+    let mut patience = supervisor.limits.crashes;
+    while patience > 0 && !supervisor.tally.left().is_empty() {
+        let left = supervisor.tally.left();
+        let count = workers.min(left.len());
+        let share = |n: usize| left.iter().skip(n).step_by(count).cloned().collect();
+        let whole = supervisor.limits.whole;
+        let job = Job {
+            skip: supervisor.tally.wrong_kernels(),
+            time_limit: whole.map(|whole| whole.saturating_sub(start.elapsed())),
+            ..job.clone()
+        };
+        let jobs = (0..count).map(|n| Job { task: Task::Run(share(n)), ..job.clone() });
+        let jobs: Vec<Job> = jobs.collect();
+        let Ending::Crashed(how) = supervisor.run(&jobs)? else {
             break;
         };
-        if !supervisor.tally.is_under_way() {
-            break;
+        if jobs.len() > 1 {
+            // A driver may take others down with the one at fault, so that nobody is blamed yet:
+            // from here on one worker runs alone, and what it dies in did it.
+            supervisor.tally.crashed_beside_others();
+            workers = 1;
+        } else if supervisor.tally.crashed(&how).is_none() {
+            // It died before it ran anything: another one would too.
+            return Err(supervisor.unusable(&how));
         }
-        let next = supervisor.tally.crashed(&how);
-        left.retain(|&case| case >= next);
+        patience -= 1;
     }
+    supervisor.verify(job)?;
     Ok(Supervised { programs: supervisor.programs, report: supervisor.tally.into_report() })
 }
 
@@ -110,58 +123,107 @@ struct Supervisor<'a> {
 }
 
 enum Ending {
-    /// It said that it is done.
+    /// All said that they are done, or the user ended it.
     Regular,
-    /// It died or hung, in these words.
+    /// One died or hung, in these words.
     Crashed(String),
 }
 
+/// A worker of a round.
+struct Worker {
+    process: Child,
+    counts: ProgramCounts,
+    last_word: Instant,
+    is_done: bool,
+}
+
 impl Supervisor<'_> {
-    /// Runs one worker to its end.
-    fn run(&mut self, job: &Job) -> anyhow::Result<Ending> {
-        let mut worker = self.spawn(job)?;
-        let lines: Receiver<Line> = listen(&mut worker);
-        let mut counts = ProgramCounts::default();
-        let mut last_word = Instant::now();
-        let ending = loop {
-            match lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => {
-                    last_word = Instant::now();
-                    counts = ProgramCounts { built: line.built, from_disk: line.from_disk };
-                    let ended = matches!(line.event, Event::End { .. });
+    fn unusable(&self, how: &str) -> anyhow::Error {
+        let device = self.device;
+        anyhow::anyhow!("{device}: {how} before a single kernel ran; update or remove the driver")
+    }
+
+    /// Runs the cases in which a kernel was wrong as a user would, without the wrong kernels. It
+    /// should not crash then; where it does, that case is not right.
+    fn verify(&mut self, job: Job) -> anyhow::Result<()> {
+        let skip = self.tally.wrong_kernels();
+        let mut left = self.tally.wrong_cases();
+        while !left.is_empty() && !interrupt::requested() {
+            let task = Task::Verify(left.clone());
+            let Ending::Crashed(how) =
+                self.run(&[Job { task, skip: skip.clone(), ..job.clone() }])?
+            else {
+                break;
+            };
+            let Some(crashed) = self.tally.crashed(&how) else {
+                break;
+            };
+            left.retain(|&case| case > crashed);
+        }
+        Ok(())
+    }
+
+    /// Runs a worker for each job, until all are done or one is lost.
+    fn run(&mut self, jobs: &[Job]) -> anyhow::Result<Ending> {
+        let (sender, lines) = mpsc::channel();
+        let mut workers = Vec::new();
+        for (number, job) in jobs.iter().enumerate() {
+            let mut process = self.spawn(job)?;
+            let sender = sender.clone();
+            read_lines(&mut process, move |line| sender.send((number, line)).is_ok());
+            let counts = ProgramCounts::default();
+            workers.push(Worker { process, counts, last_word: Instant::now(), is_done: false });
+        }
+        drop(sender);
+        let ending = self.follow(&mut workers, &lines);
+        for worker in &mut workers {
+            let _ = worker.process.kill();
+            let _ = worker.process.wait();
+            self.programs.built += worker.counts.built;
+            self.programs.from_disk += worker.counts.from_disk;
+        }
+        ending
+    }
+
+    fn follow(
+        &mut self,
+        workers: &mut [Worker],
+        lines: &Receiver<(usize, Option<Line>)>,
+    ) -> anyhow::Result<Ending> {
+        while workers.iter().any(|worker| !worker.is_done) {
+            let message = lines.recv_timeout(Duration::from_millis(50));
+            if interrupt::requested() {
+                self.tally.cancel();
+                return Ok(Ending::Regular);
+            }
+            match message {
+                Ok((number, Some(line))) => {
+                    let worker = &mut workers[number];
+                    worker.last_word = Instant::now();
+                    worker.counts = ProgramCounts { built: line.built, from_disk: line.from_disk };
+                    worker.is_done = matches!(line.event, Event::End { .. });
                     self.tally.add(line.event);
                     (self.progress)(&self.tally);
-                    if ended {
-                        break Ending::Regular;
-                    }
-                    if interrupt::requested() {
-                        self.tally.cancel();
-                        break Ending::Regular;
-                    }
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = worker.wait()?;
+                Ok((number, None)) if !workers[number].is_done => {
+                    let status = workers[number].process.wait()?;
                     if interrupt::reached(status) {
                         self.tally.cancel();
-                        break Ending::Regular;
+                        return Ok(Ending::Regular);
                     }
-                    break Ending::Crashed(format!("the driver took its process down ({status})"));
+                    let how = format!("the driver took its process down ({status})");
+                    return Ok(Ending::Crashed(how));
                 }
-                Err(RecvTimeoutError::Timeout) if interrupt::requested() => {
-                    self.tally.cancel();
-                    break Ending::Regular;
-                }
-                Err(RecvTimeoutError::Timeout) if last_word.elapsed() > self.limits.silence => {
-                    break Ending::Crashed("the driver hung".to_owned());
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+                _ => {}
             }
-        };
-        let _ = worker.kill();
-        let _ = worker.wait();
-        self.programs.built += counts.built;
-        self.programs.from_disk += counts.from_disk;
-        Ok(ending)
+            let hangs = |worker: &Worker| {
+                !worker.is_done && worker.last_word.elapsed() > self.limits.silence
+            };
+            if workers.iter().any(hangs) {
+                return Ok(Ending::Crashed("the driver hung".to_owned()));
+            }
+        }
+        Ok(Ending::Regular)
     }
 
     fn spawn(&self, job: &Job) -> anyhow::Result<Child> {
@@ -194,18 +256,25 @@ pub fn worker_command(global: &Global, device: DeviceId, name: &str) -> anyhow::
 /// Reads a worker's lines in a thread, so that silence can be noticed.
 pub fn listen<T: DeserializeOwned + Send + 'static>(worker: &mut Child) -> Receiver<T> {
     let (sender, receiver) = mpsc::channel();
+    read_lines(worker, move |line| line.is_some_and(|line| sender.send(line).is_ok()));
+    receiver
+}
+
+/// Hands over each line, and `None` at the end, until it is refused.
+fn read_lines<T: DeserializeOwned>(
+    worker: &mut Child,
+    mut take: impl FnMut(Option<T>) -> bool + Send + 'static,
+) {
     if let Some(stdout) = worker.stdout.take() {
         std::thread::spawn(move || {
             // Drivers print on stdout too: what is no line of ours is not for us.
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                if sender.send(line).is_err() {
-                    break;
-                }
+            let mut lines = lines.filter_map(|line| serde_json::from_str(&line).ok());
+            if lines.all(|line| take(Some(line))) {
+                take(None);
             }
         });
     }
-    receiver
 }
 
 /// The worker's side: reads a job from stdin, runs it, reports on stdout.

@@ -43,13 +43,27 @@ impl Case {
     /// # Errors
     /// If its arrays do not fit on the device.
     pub fn kernels(&self, device: &DeviceRef) -> Result<Vec<String>> {
-        let (inputs, output) = self.arrays(device)?;
+        let (inputs, output) = self.spaces(device)?;
         let inputs: Vec<&Array> = inputs.iter().collect();
         let mut kernels = self.operation.kernels(&inputs, &output);
         if kernels.is_empty() {
             kernels.push(format!("{}_{}_cpu", self.operation.name(), self.main_dtype()));
         }
         Ok(kernels)
+    }
+
+    /// Each entry of the operation's list of OpenCL kernels, and whether it could run this.
+    ///
+    /// # Errors
+    /// If its arrays do not fit on the device.
+    pub fn entries(&self, device: &DeviceRef) -> Result<Vec<(String, bool)>> {
+        let (inputs, output) = self.spaces(device)?;
+        Ok(self.operation.entries(&inputs.iter().collect::<Vec<_>>(), &output))
+    }
+
+    /// Whether there is anything to compute. Otherwise no kernel is launched.
+    pub fn computes(&self) -> bool {
+        self.output.layout.elements() > 0
     }
 
     /// Runs it with one of those kernels, quarantined or not, and returns the share of the allowed
@@ -86,6 +100,12 @@ impl Case {
     fn arrays(&self, device: &DeviceRef) -> Result<(Vec<Array>, Array)> {
         let inputs = self.inputs.iter().map(|input| input.on(device)).collect::<Result<_>>()?;
         Ok((inputs, self.output.on(device)?))
+    }
+
+    /// Arrays that nothing was written to: enough to ask which kernels there are.
+    fn spaces(&self, device: &DeviceRef) -> Result<(Vec<Array>, Array)> {
+        let inputs = self.inputs.iter().map(|input| input.space_on(device));
+        Ok((inputs.collect::<Result<_>>()?, self.output.space_on(device)?))
     }
 
     fn evaluate(
@@ -155,6 +175,7 @@ impl std::fmt::Debug for Case {
 trait AnyOperation: std::fmt::Debug {
     fn name(&self) -> &'static str;
     fn kernels(&self, inputs: &[&Array], output: &Array) -> Vec<String>;
+    fn entries(&self, inputs: &[&Array], output: &Array) -> Vec<(String, bool)>;
     fn run(&self, inputs: &[&Array], output: &Array) -> Result<()>;
     fn run_kernel(&self, index: usize, inputs: &[&Array], output: &Array) -> Result<()>;
     fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64>;
@@ -168,6 +189,17 @@ impl<O: Operation> AnyOperation for O {
     fn kernels(&self, inputs: &[&Array], output: &Array) -> Vec<String> {
         let kernels = usable_kernels(self, inputs, output);
         kernels.into_iter().map(|kernel| self.kernel_name(kernel, inputs, output)).collect()
+    }
+
+    fn entries(&self, inputs: &[&Array], output: &Array) -> Vec<(String, bool)> {
+        let Some(device) = output.device().as_opencl() else {
+            return Vec::new();
+        };
+        let entry = |&kernel: &O::Kernel| {
+            let name = format!("{} {kernel:?}", std::any::type_name::<O>());
+            (name, self.supports(kernel, device, inputs, output))
+        };
+        O::KERNELS.iter().map(entry).collect()
     }
 
     fn run(&self, inputs: &[&Array], output: &Array) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use polaris_core::{Collapsed, DType, Layout, Shape};
 use polaris_ops::{Array, Result};
-use polaris_runtime::DeviceRef;
+use polaris_runtime::{DeviceExt, DeviceRef};
 
 use crate::values::{Domain, Numbers, download, draw, upload};
 
@@ -101,6 +101,11 @@ impl Operand {
     /// The array on a device.
     pub fn on(&self, device: &DeviceRef) -> Result<Array> {
         Array::new(upload(device, self.dtype, &self.contents)?, self.layout)
+    }
+
+    /// An array of the same place on a device, with contents of any kind.
+    pub fn space_on(&self, device: &DeviceRef) -> Result<Array> {
+        Array::new(device.allocate(self.dtype, self.contents.len())?, self.layout)
     }
 
     /// The elements that an array has now, and the first element outside of it that has changed.

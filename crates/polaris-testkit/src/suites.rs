@@ -46,6 +46,20 @@ pub struct Suite {
     pub case: fn(usize, &CaseParameters) -> Case,
 }
 
+/// The kernel that a name in quarantine stands for: the name itself, `<op>_<dtype>_<variant>`,
+/// without what is open-ended in it, the expression of a fused operation and the activation of a
+/// fused convolution.
+pub fn kernel_of(name: &str) -> String {
+    let parts: Vec<&str> = name.split('_').collect();
+    match parts.as_slice() {
+        ["fused", "convolution", dtype, variant, ..] => {
+            format!("fused_convolution_{dtype}_{variant}")
+        }
+        ["fused", _expression, dtype, variant] => format!("fused_{dtype}_{variant}"),
+        _ => name.to_owned(),
+    }
+}
+
 /// Every operation's suite.
 pub const SUITES: &[Suite] = &[
     Suite {

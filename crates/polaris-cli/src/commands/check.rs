@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use polaris::runtime::machine::{CheckRecord, CheckStatus, QuarantinedKernel};
 use polaris::runtime::opencl::ProgramCounts;
 use polaris::{DeviceId, DeviceRef};
-use polaris_testkit::{CheckReport, Level, check_device};
+use polaris_testkit::{CheckReport, Coverage, Level, check_device};
 use serde::Serialize;
 
 use crate::arguments::{Check, Global};
@@ -49,7 +49,11 @@ pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     }
     let json = global.json;
     let mut session = Session::new(global)?;
-    let level = if options.quick { Level::Quick } else { Level::Full };
+    let level = match (options.quick, options.full) {
+        (true, _) => Level::Quick,
+        (_, true) => Level::Full,
+        (false, false) => Level::Standard,
+    };
     let limit = options.limit.map(|seconds| Duration::from_secs(seconds.into()));
     let limit = limit.or(options.quick.then_some(QUICK_LIMIT));
     let checked = check(&mut session, level, limit)?;
@@ -110,7 +114,7 @@ fn check_one(
         // Drivers crash and hang: another process takes the risk.
         Some(opencl) => {
             let limits = Limits { whole: limit, ..Limits::default() };
-            let supervised = supervise(&session.global, device.id(), level, limits, &mut progress)?;
+            let supervised = supervise(&session.global, device, level, limits, &mut progress)?;
             for counts in [supervised.programs, opencl.program_counts()] {
                 programs.built += counts.built;
                 programs.from_disk += counts.from_disk;
@@ -153,7 +157,7 @@ fn remember(session: &mut Session, device: &DeviceRef, level: Level, report: &Ch
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let record = CheckRecord {
         status,
-        quick: level != Level::Full || report.left_out > 0,
+        quick: level == Level::Quick || report.left_out > 0,
         passed: tested.len(),
         failed: report.failures().count(),
         polaris: env!("CARGO_PKG_VERSION").to_owned(),
@@ -183,13 +187,12 @@ pub fn print(checked: &Checked) -> anyhow::Result<()> {
             "{} {} (driver {})",
             device.device, device.name, device.driver
         ))?;
-        let mut suites: BTreeMap<&str, (usize, usize, usize, f64)> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, (usize, usize, f64)> = BTreeMap::new();
         for kernel in &device.report.kernels {
-            let suite = suites.entry(kernel.suite).or_default();
-            suite.0 += 1;
-            suite.1 += kernel.passed + kernel.failed;
-            suite.2 += usize::from(kernel.failed > 0);
-            suite.3 = suite.3.max(kernel.worst);
+            let (runs, wrong, worst) = sums.entry(kernel.suite).or_default();
+            *runs += kernel.passed + kernel.failed;
+            *wrong += usize::from(kernel.failed > 0);
+            *worst = worst.max(kernel.worst);
         }
         let mut table = Table::new(&[
             "operation",
@@ -199,12 +202,17 @@ pub fn print(checked: &Checked) -> anyhow::Result<()> {
             ">worst error / allowed",
             "result",
         ]);
-        for (suite, (kernels, cases, wrong, worst)) in suites {
-            let result = if wrong == 0 { "pass" } else { "FAIL" };
+        for Coverage { suite, kernels_run, kernels_exist } in &device.report.suites {
+            let (runs, wrong, worst) = sums.get(suite).copied().unwrap_or_default();
+            let result = match (runs, wrong) {
+                (0, _) => "-",
+                (_, 0) => "pass",
+                (_, _) => "FAIL",
+            };
             table.row(vec![
-                suite.into(),
-                kernels.to_string(),
-                cases.to_string(),
+                (*suite).into(),
+                format!("{kernels_run} of {kernels_exist}"),
+                runs.to_string(),
                 wrong.to_string(),
                 format!("{worst:.2}"),
                 result.into(),
@@ -232,7 +240,10 @@ fn print_failures(device: &CheckedDevice) -> anyhow::Result<()> {
     let rest = match (report.left_out, report.cancelled) {
         (0, _) => String::new(),
         (n, true) => format!("; stopped, {n} cases were left out"),
-        (n, false) => format!("; {n} cases were left out for time (`polaris check` runs them all)"),
+        (n, false) => format!("; {n} cases were left out for time (`--limit SECONDS` gives more)"),
     };
-    output::print_line(&format!("  {} cases in {:.1} s{rest}", report.cases, device.seconds))
+    output::print_line(&format!(
+        "  {} of {} kernels, {} cases in {:.1} s{rest}",
+        report.kernels_run, report.kernels_exist, report.cases, device.seconds
+    ))
 }

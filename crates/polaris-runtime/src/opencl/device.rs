@@ -220,6 +220,12 @@ impl OpenClDevice {
         self.programs.counts()
     }
 
+    /// Whether programs that are built go to the disk, as they do unless told otherwise. A driver
+    /// may compile once more to make a binary that outlives the process.
+    pub fn keep_programs(&self, keep: bool) {
+        self.programs.keep_built(keep);
+    }
+
     /// The CPU of the same machine, for what this device cannot do.
     pub fn host(&self) -> &DeviceRef {
         &self.host

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::fmt::{self, Write as _};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cl3::info_type::InfoType;
@@ -191,6 +191,8 @@ pub(super) struct Programs {
     slots: Mutex<HashMap<CacheKey, Arc<Slot>>>,
     built: AtomicUsize,
     from_disk: AtomicUsize,
+    /// Whether what is built goes to the disk.
+    keeps_built: AtomicBool,
 }
 
 type Slot = Mutex<Option<Arc<Program>>>;
@@ -237,6 +239,7 @@ impl Programs {
             slots: Mutex::default(),
             built: AtomicUsize::new(0),
             from_disk: AtomicUsize::new(0),
+            keeps_built: AtomicBool::new(true),
         }
     }
 
@@ -245,6 +248,10 @@ impl Programs {
             built: self.built.load(Ordering::Relaxed),
             from_disk: self.from_disk.load(Ordering::Relaxed),
         }
+    }
+
+    pub fn keep_built(&self, keep: bool) {
+        self.keeps_built.store(keep, Ordering::Relaxed);
     }
 
     /// The program, from memory, from disk or built now.
@@ -298,7 +305,9 @@ impl Programs {
         }
         let program = self.build(text, options, source)?;
         self.built.fetch_add(1, Ordering::Relaxed);
-        if let Some(binary) = binary_of(&program) {
+        if self.keeps_built.load(Ordering::Relaxed)
+            && let Some(binary) = binary_of(&program)
+        {
             self.cache.store(key, &binary);
         }
         Ok(program)

@@ -1,0 +1,128 @@
+//! What a check runs: every kernel that there is, the same each time, and who is to blame for a
+//! crash. Nothing is launched here.
+
+use std::collections::BTreeSet;
+
+use polaris_runtime::DeviceRef;
+use polaris_testkit::{
+    CaseParameters, Event, Job, Level, Listed, SUITES, Tally, Task, Unit, devices_under_test,
+    kernel_of, own_runtime, run_job,
+};
+
+/// What a check of a level would run.
+fn chosen(device: &DeviceRef, level: Level) -> Vec<Unit> {
+    let mut tally = Tally::default();
+    let job = Job { task: Task::List, skip: Vec::new(), time_limit: None, keep_programs: true };
+    run_job(device, &job, &|| false, &mut |event| tally.add(event));
+    tally.choose(level);
+    tally.left().to_vec()
+}
+
+/// Every case of the full check, as the suites describe them.
+fn full_cases(mut visit: impl FnMut(usize, polaris_testkit::Case)) {
+    for (layout, parameters) in CaseParameters::fixed().iter().enumerate() {
+        for (number, suite) in SUITES.iter().enumerate() {
+            for variant in (0..(suite.variants)()).filter(|&v| (suite.takes)(v, layout)) {
+                visit(number, (suite.case)(variant, parameters));
+            }
+        }
+    }
+}
+
+/// Tiles and matrix units of products are made for kinds of devices; the tests of products run all
+/// that a device has.
+fn is_for_some_devices(entry: &str) -> bool {
+    entry.contains("MatMul Tiled") || entry.contains("MatMul Tensor")
+}
+
+/// A kernel whose suite has no case that reaches it would never be checked.
+#[test]
+fn a_standard_check_runs_every_kernel_once() {
+    for device in devices_under_test() {
+        let units = chosen(device, Level::Standard);
+        let run: BTreeSet<String> = units.iter().map(|unit| unit.kernel.clone()).collect();
+        let kernels = |names: &BTreeSet<String>| -> BTreeSet<String> {
+            names.iter().map(|name| kernel_of(name)).collect()
+        };
+        let (mut exist, mut entries, mut reached) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        full_cases(|_, case| {
+            for (entry, is_supported) in case.entries(device).unwrap() {
+                if is_supported && case.computes() {
+                    reached.insert(entry.clone());
+                }
+                entries.insert(entry);
+            }
+            if case.computes() {
+                exist.extend(case.kernels(device).unwrap());
+            }
+        });
+        let missing: Vec<_> = kernels(&exist).difference(&kernels(&run)).cloned().collect();
+        assert!(missing.is_empty(), "{}: no case runs {missing:?}", device.id());
+        let mut unreached = entries.difference(&reached).filter(|e| !is_for_some_devices(e));
+        assert_eq!(unreached.next(), None, "{}: no case reaches this kernel", device.id());
+        // Hardly any kernel runs twice: each run costs a program.
+        assert!(units.len() < kernels(&exist).len() + 30, "{} runs", units.len());
+    }
+}
+
+#[test]
+fn the_choice_is_the_same_each_time() {
+    for (device, same) in devices_under_test().iter().zip(own_runtime().devices()) {
+        for level in [Level::Quick, Level::Standard, Level::Full] {
+            let units = chosen(device, level);
+            assert!(!units.is_empty());
+            assert_eq!(units, chosen(same, level), "{} {level:?}", device.id());
+        }
+    }
+}
+
+/// A check of two kernels in one case and one of them in another.
+fn small_check() -> Tally {
+    let mut tally = Tally::default();
+    for (case, kernels) in [(0, vec!["one", "two"]), (1, vec!["one"])] {
+        let kernels = kernels.into_iter().map(str::to_owned).collect();
+        tally.add(Event::Listed { case, listed: Listed { kernels, computes: true } });
+    }
+    tally.choose(Level::Full);
+    assert_eq!(tally.left().len(), 3);
+    tally
+}
+
+fn begin(tally: &mut Tally, case: usize, kernel: &str) {
+    tally.add(Event::Begin { case, kernel: kernel.to_owned() });
+}
+
+#[test]
+fn a_crash_beside_others_blames_nobody() {
+    let mut tally = small_check();
+    begin(&mut tally, 0, "one");
+    begin(&mut tally, 0, "two");
+    tally.crashed_beside_others();
+    assert!(!tally.is_under_way());
+    assert_eq!(tally.left().len(), 3);
+    assert_eq!(tally.wrong_kernels(), Vec::<String>::new());
+}
+
+#[test]
+fn a_crash_of_the_only_job_blames_the_kernel_under_way() {
+    let mut tally = small_check();
+    begin(&mut tally, 0, "one");
+    assert_eq!(tally.crashed("it fell over"), Some(0));
+    assert_eq!(tally.wrong_kernels(), ["one"]);
+    assert_eq!(tally.left(), [Unit { case: 0, kernel: "two".to_owned() }]);
+    let report = tally.into_report();
+    assert_eq!((report.crashes, report.kernels_run, report.kernels_exist), (1, 1, 2));
+}
+
+#[test]
+fn what_is_open_ended_in_a_name_makes_no_kernel() {
+    for (name, kernel) in [
+        ("add_f32_vector", "add_f32_vector"),
+        ("fused_0123456789abcdef_bf16_strided", "fused_bf16_strided"),
+        ("fused_convolution_f16_tiled_gelu_tanh", "fused_convolution_f16_tiled"),
+        ("convolution_f16_tiled", "convolution_f16_tiled"),
+    ] {
+        assert_eq!(kernel_of(name), kernel);
+    }
+}
