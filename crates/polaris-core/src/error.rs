@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// Two shapes cannot be combined.
-    #[error("{op}: shapes {lhs} and {rhs} do not fit; make each pair of dimensions equal or 1")]
+    #[error("{op}: shapes {lhs} and {rhs} do not fit; {hint}")]
     ShapeMismatch {
         /// The operation that was asked for.
         op: &'static str,
@@ -18,6 +18,8 @@ pub enum Error {
         lhs: Shape,
         /// The second shape.
         rhs: Shape,
+        /// What would fit.
+        hint: &'static str,
     },
     /// Two data types cannot be combined.
     #[error("{op}: data types {lhs} and {rhs} do not fit; cast one of them first")]
@@ -113,4 +115,22 @@ pub enum Error {
         /// What was given.
         name: String,
     },
+}
+
+impl Error {
+    /// Two shapes that should be the same.
+    pub fn unequal_shapes(op: &'static str, lhs: Shape, rhs: Shape) -> Self {
+        Self::ShapeMismatch { op, lhs, rhs, hint: "give both the same shape" }
+    }
+
+    /// Two shapes that NumPy's rule does not broadcast.
+    pub fn no_broadcast(op: &'static str, lhs: Shape, rhs: Shape) -> Self {
+        Self::ShapeMismatch { op, lhs, rhs, hint: "make each pair of dimensions equal or 1" }
+    }
+
+    /// Two matrices, or batches of them, without a product.
+    pub fn no_product(op: &'static str, lhs: Shape, rhs: Shape) -> Self {
+        let hint = "the last dimension of the first must equal the last but one of the second";
+        Self::ShapeMismatch { op, lhs, rhs, hint }
+    }
 }

@@ -125,7 +125,7 @@ impl Layout {
     /// # Errors
     /// `ShapeMismatch` if NumPy's rule does not allow it.
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Self> {
-        let mismatch = || Error::ShapeMismatch { op, lhs: self.shape, rhs: *shape };
+        let mismatch = || Error::no_broadcast(op, self.shape, *shape);
         let lead = shape.rank().checked_sub(self.shape.rank()).ok_or_else(mismatch)?;
         let mut strides = [0; MAX_RANK];
         for (axis, (&dim, &stride)) in self.shape.iter().zip(self.strides()).enumerate() {
@@ -215,8 +215,8 @@ impl Layout {
         dims[axis] = range.len().div_ceil(step);
         let mut layout = *self;
         layout.shape = Shape::new(&dims[..self.shape.rank()])?;
-        // An empty slice touches nothing; moving the offset could only make it leave the buffer.
-        if !range.is_empty() {
+        // Without elements nothing is touched; moving the offset could only make it leave the buffer.
+        if layout.elements() > 0 {
             layout.offset += range.start * self.strides[axis];
         }
         // With at most one index left the step is never taken, and the product could overflow.
@@ -303,6 +303,15 @@ mod tests {
         assert!(dense(&[4]).slice(0, 0..4, 0).is_err());
         assert!(dense(&[4, 4]).permute(&[0]).is_err());
         assert!(Layout::new(s, &[0], 0).unwrap().overlaps_itself());
+    }
+
+    #[test]
+    fn slices_without_elements_stay_inside() {
+        for (dims, axis, range) in [(&[4, 0][..], 0, 1..3), (&[0, 4], 1, 3..4), (&[4, 2], 0, 4..4)]
+        {
+            let l = dense(dims).slice(axis, range, 1).unwrap();
+            assert_eq!((l.elements(), l.offset()), (0, 0), "{l}");
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Shape {
                 (a, b) if a == b => a,
                 (1, b) => b,
                 (a, 1) => a,
-                _ => return Err(Error::ShapeMismatch { op, lhs: *lhs, rhs: *rhs }),
+                _ => return Err(Error::no_broadcast(op, *lhs, *rhs)),
             };
         }
         Self::new(&dims[..rank])

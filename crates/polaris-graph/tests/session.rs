@@ -166,6 +166,51 @@ fn what_only_the_device_reads_is_copied_once() {
 }
 
 /// Batches of many sizes need the memory of the largest, not of all of them.
+/// A device whose every kernel for a node is quarantined would send its arrays to the CPU and back, run by run.
+#[test]
+fn nodes_without_a_trusted_kernel_are_placed_on_the_cpu() {
+    use models::{Is, file, node, value};
+    use polaris_ops::{Array, Operation, Softmax, usable_kernels};
+    let graph = polaris_onnx::messages::Graph {
+        node: vec![
+            node("Neg", &["x"], &["y"], vec![]),
+            node("Softmax", &["y"], &["z"], vec![]),
+            node("Abs", &["z"], &["output"], vec![]),
+        ],
+        input: vec![value("x", 1, &[Is(3), Is(5)])],
+        output: vec![value("output", 1, &[Is(3), Is(5)])],
+        ..Default::default()
+    };
+    // The quarantine is this test's alone.
+    let runtime = runtime();
+    let Some(device) = runtime.devices().iter().find(|device| device.as_opencl().is_some()) else {
+        return;
+    };
+    let sides = || -> Vec<(&'static str, Side)> {
+        let options = Options { device: Some(device.clone()), ..on(Mode::Gpu) };
+        let session = Session::new(&runtime, model(file(graph.clone(), vec![])), &options).unwrap();
+        let x = tensor(&[3, 5]);
+        let plan = session.plan(&[("x", Value::Tensor(x.clone()).ty())]).unwrap();
+        let expected = interpret(session.graph(), &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
+        close(&session.run_tensors(vec![x]).unwrap()[0], expected[0].tensor().unwrap());
+        let device_steps = |one: &Instruction| match &one.step {
+            Step::Device { action, .. } => Some((action.name(), one.side)),
+            _ => None,
+        };
+        plan.instructions.iter().filter_map(device_steps).collect()
+    };
+    assert!(sides().contains(&("softmax", Side::Gpu)));
+    let x = Array::from_slice(device, &[3, 5], &[0f32; 15]).unwrap();
+    let op = Softmax { axis: 1, log: false };
+    for kernel in usable_kernels(&op, &[&x], &x) {
+        let name = op.kernel_name(kernel, &[&x], &x);
+        device.as_opencl().unwrap().quarantine(&name);
+    }
+    let found = sides();
+    assert!(found.contains(&("softmax", Side::Cpu)), "{found:?}");
+    assert!(found.iter().any(|&(_, side)| side == Side::Gpu), "{found:?}");
+}
+
 #[test]
 fn plans_take_turns_in_one_memory() {
     let runtime = runtime();

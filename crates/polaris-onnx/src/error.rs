@@ -34,6 +34,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The system has no memory for a tensor that is within the limit.
+    #[error(
+        "the system has no {bytes} bytes of memory left for a tensor; use smaller inputs or end other programs"
+    )]
+    OutOfMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
     /// Something of ONNX that is not there.
     #[error("not supported: {what}")]
     Unsupported {

@@ -51,8 +51,24 @@ pub fn graph_of_model(
 struct Scope {
     graph: Graph,
     names: HashMap<String, ValueId>,
+    /// The graph's own names, and those of functions that were written out.
+    taken: HashSet<String>,
     /// Inside a function names of graphs outside mean nothing.
     sealed: bool,
+}
+
+impl Scope {
+    /// A name that no value has. Two nodes of one name may call a function, whose values would then
+    /// have the same names.
+    fn unique(&mut self, name: String) -> String {
+        let mut free = name.clone();
+        let mut number = self.graph.values.len();
+        while !self.taken.insert(free.clone()) {
+            free = format!("{name}#{number}");
+            number += 1;
+        }
+        free
+    }
 }
 
 struct Importer<'m> {
@@ -78,6 +94,11 @@ impl Importer<'_> {
 
     fn fill(&mut self, message: &messages::Graph) -> Result<()> {
         self.scope().graph.name = message.name.clone();
+        let given = message.input.iter().map(|info| &info.name);
+        let constants = message.initializer.iter().map(|tensor| &tensor.name);
+        let made = message.node.iter().flat_map(|node| &node.output);
+        let own = given.chain(constants).chain(made).cloned().collect();
+        self.scope().taken = own;
         let declared: HashMap<&str, &messages::ValueInfo> = message
             .value_info
             .iter()
@@ -118,7 +139,13 @@ impl Importer<'_> {
     }
 
     fn define(&mut self, name: &str, ty: Option<Type>, constant: Option<Value>) -> Result<ValueId> {
-        let full = format!("{}{name}", self.prefix);
+        let full = match self.prefix.as_str() {
+            "" => name.to_owned(),
+            prefix => {
+                let full = format!("{prefix}{name}");
+                self.scope().unique(full)
+            }
+        };
         let scope = self.scope();
         let id = scope.graph.add_value(full, ty, constant);
         match scope.names.insert(name.to_owned(), id) {
@@ -161,7 +188,8 @@ impl Importer<'_> {
         let outer = self.resolve_at(depth - 1, name)?;
         let ty = self.scopes[depth - 1].graph.value(outer).ty.clone();
         let scope = &mut self.scopes[depth];
-        let inner = scope.graph.add_value(name.to_owned(), ty, None);
+        let full = scope.unique(name.to_owned());
+        let inner = scope.graph.add_value(full, ty, None);
         scope.names.insert(name.to_owned(), inner);
         scope.graph.captures.push(Capture { outer, inner });
         Some(inner)

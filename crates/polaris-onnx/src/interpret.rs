@@ -8,8 +8,18 @@ use crate::{Error, Graph, Node, Result, Value, ValueId};
 /// constant stands for may be left out.
 ///
 /// # Errors
-/// What a node cannot do, with its name.
+/// If the graph is none, or what a node cannot do, with its name.
 pub fn interpret(
+    graph: &Graph,
+    inputs: &[Option<Value>],
+    captured: &[Value],
+) -> Result<Vec<Value>> {
+    graph.validate_places()?;
+    interpret_valid(graph, inputs, captured)
+}
+
+/// As [`interpret`], of a graph inside a node of one that was validated.
+pub(crate) fn interpret_valid(
     graph: &Graph,
     inputs: &[Option<Value>],
     captured: &[Value],

@@ -22,9 +22,11 @@ mod model;
 mod narrow;
 pub mod operators;
 mod read;
+mod room;
 mod scan;
 mod tensor;
 mod ty;
+mod validate;
 mod value;
 
 pub use attribute::{Attribute, Attributes};

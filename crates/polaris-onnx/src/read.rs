@@ -199,7 +199,7 @@ pub(crate) fn read_sparse(
         let why = format!("would take more than {MOST_SPARSE} bytes when it is written out");
         return Err(Error::tensor(name, why));
     }
-    let mut bytes = vec![0u8; elements * size];
+    let mut bytes = crate::room::filled(0u8, elements * size)?;
     let indices_list = indices.to_i64()?;
     let width = if indices.rank() == 2 { shape.len() } else { 1 };
     if indices_list.len() != values.elements() * width {

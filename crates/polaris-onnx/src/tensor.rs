@@ -8,6 +8,7 @@ use bytes::Bytes;
 use half::{bf16, f16};
 
 use crate::limits::checked_elements;
+use crate::room::{Collected, filled};
 use crate::{ElementType, Error, Result, narrow};
 
 /// Elements in row-major order with a shape. Cloning shares them.
@@ -112,9 +113,9 @@ impl Tensor {
     pub fn zeros(element: ElementType, shape: &[usize]) -> Result<Self> {
         let elements = checked_elements(element, shape)?;
         if element == ElementType::String {
-            return Self::strings(shape, vec![String::new(); elements]);
+            return Self::strings(shape, filled(String::new(), elements)?);
         }
-        Self::from_bytes(element, shape, vec![0u8; elements * element.size()].into())
+        Self::from_bytes(element, shape, filled(0u8, elements * element.size())?.into())
     }
 
     /// Values in `f64`, rounded to a type. Integers are cut off at the point and wrap, as C's
@@ -124,8 +125,8 @@ impl Tensor {
     /// For strings, and if the shape holds another number of values.
     pub fn from_f64(element: ElementType, shape: &[usize], values: &[f64]) -> Result<Self> {
         use ElementType as E;
-        fn map<T: Plain>(values: &[f64], convert: impl Fn(f64) -> T) -> Bytes {
-            shared(values.iter().map(|&value| convert(value)).collect::<Vec<T>>())
+        fn map<T: Plain>(values: &[f64], convert: impl Fn(f64) -> T) -> Result<Bytes> {
+            Ok(shared(values.iter().map(|&value| convert(value)).collected()?))
         }
         // Integers too large for `i64` are those of `u64`.
         let integer = |value: f64| if value >= 9.2e18 { value as u64 as i64 } else { value as i64 };
@@ -143,11 +144,11 @@ impl Tensor {
             E::String => return Err(Error::operands("numbers are no strings")),
             other if other.is_float() => map(values, |x| narrow::encode(other, x, true)),
             other => {
-                let integers: Vec<i128> =
-                    values.iter().map(|&value| i128::from(integer(value))).collect();
+                let integers =
+                    values.iter().map(|&value| i128::from(integer(value))).collected()?;
                 return Self::from_integers(other, shape, &integers);
             }
-        };
+        }?;
         Self::from_bytes(element, shape, bytes)
     }
 
@@ -157,8 +158,8 @@ impl Tensor {
     /// For strings, and if the shape holds another number of values.
     pub fn from_integers(element: ElementType, shape: &[usize], values: &[i128]) -> Result<Self> {
         use ElementType as E;
-        fn map<T: Plain>(values: &[i128], convert: impl Fn(i128) -> T) -> Bytes {
-            shared(values.iter().map(|&value| convert(value)).collect::<Vec<T>>())
+        fn map<T: Plain>(values: &[i128], convert: impl Fn(i128) -> T) -> Result<Bytes> {
+            Ok(shared(values.iter().map(|&value| convert(value)).collected()?))
         }
         checked_elements(element, shape)?;
         let bytes = match element {
@@ -176,10 +177,10 @@ impl Tensor {
             E::I2 => map(values, |x| ((x as i8) << 6) >> 6),
             E::Bool => map(values, |x| u8::from(x != 0)),
             _ => {
-                let floats: Vec<f64> = values.iter().map(|&value| value as f64).collect();
+                let floats = values.iter().map(|&value| value as f64).collected()?;
                 return Self::from_f64(element, shape, &floats);
             }
-        };
+        }?;
         Self::from_bytes(element, shape, bytes)
     }
 
@@ -253,14 +254,14 @@ impl Tensor {
         use ElementType as E;
         checked_elements(ElementType::F64, &self.shape)?;
         Ok(match self.element {
-            E::F32 => self.values::<f32>()?.iter().map(|&x| f64::from(x)).collect(),
-            E::F64 => self.values::<f64>()?.into_owned(),
-            E::F16 => self.values::<f16>()?.iter().map(|x| x.to_f64()).collect(),
-            E::BF16 => self.values::<bf16>()?.iter().map(|x| x.to_f64()).collect(),
+            E::F32 => self.values::<f32>()?.iter().map(|&x| f64::from(x)).collected()?,
+            E::F64 => self.values::<f64>()?.iter().copied().collected()?,
+            E::F16 => self.values::<f16>()?.iter().map(|x| x.to_f64()).collected()?,
+            E::BF16 => self.values::<bf16>()?.iter().map(|x| x.to_f64()).collected()?,
             narrow if narrow.is_float() => {
-                self.bytes()?.iter().map(|&bits| narrow::decode(narrow, bits)).collect()
+                self.bytes()?.iter().map(|&bits| narrow::decode(narrow, bits)).collected()?
             }
-            _ => self.to_integers()?.into_iter().map(|x| x as f64).collect(),
+            _ => self.to_integers()?.into_iter().map(|x| x as f64).collected()?,
         })
     }
 
@@ -273,7 +274,7 @@ impl Tensor {
         // The widest type there is stands for 128 bits.
         checked_elements(ElementType::C128, &self.shape)?;
         fn widen<T: Plain + Into<i128>>(tensor: &Tensor) -> Result<Vec<i128>> {
-            Ok(tensor.values::<T>()?.iter().map(|&x| x.into()).collect())
+            tensor.values::<T>()?.iter().map(|&x| x.into()).collected()
         }
         Ok(match self.element {
             E::U8 => widen::<u8>(self)?,
@@ -284,9 +285,9 @@ impl Tensor {
             E::I32 => widen::<i32>(self)?,
             E::U64 => widen::<u64>(self)?,
             E::I64 => widen::<i64>(self)?,
-            E::U4 | E::U2 => self.bytes()?.iter().map(|&x| i128::from(x)).collect(),
-            E::I4 | E::I2 => self.bytes()?.iter().map(|&x| i128::from(x as i8)).collect(),
-            E::Bool => self.bytes()?.iter().map(|&x| i128::from(x != 0)).collect(),
+            E::U4 | E::U2 => self.bytes()?.iter().map(|&x| i128::from(x)).collected()?,
+            E::I4 | E::I2 => self.bytes()?.iter().map(|&x| i128::from(x as i8)).collected()?,
+            E::Bool => self.bytes()?.iter().map(|&x| i128::from(x != 0)).collected()?,
             other => return Err(Error::operands(format!("integers were expected, not {other}"))),
         })
     }
@@ -306,7 +307,7 @@ impl Tensor {
     /// # Errors
     /// For other types.
     pub fn to_bools(&self) -> Result<Vec<bool>> {
-        Ok(self.to_integers()?.into_iter().map(|x| x != 0).collect())
+        self.to_integers()?.into_iter().map(|x| x != 0).collected()
     }
 
     /// The elements as pairs of real and imaginary part, from any type of numbers.
@@ -319,9 +320,9 @@ impl Tensor {
                 .values::<[f32; 2]>()?
                 .iter()
                 .map(|&[re, im]| [f64::from(re), f64::from(im)])
-                .collect(),
-            ElementType::C128 => self.values::<[f64; 2]>()?.into_owned(),
-            _ => self.to_f64()?.into_iter().map(|re| [re, 0.0]).collect(),
+                .collected()?,
+            ElementType::C128 => self.values::<[f64; 2]>()?.iter().copied().collected()?,
+            _ => self.to_f64()?.into_iter().map(|re| [re, 0.0]).collected()?,
         })
     }
 

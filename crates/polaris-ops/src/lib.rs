@@ -51,7 +51,7 @@ pub use indexing::{Lookup, LookupRule, Scatter, ScatterRule};
 pub use matmul::MatMul;
 pub use norm::{Norm, NormGradient, NormKind, NormWeightGradient};
 pub use opencl::shipped_programs;
-pub use operation::{Operation, run, run_kernel, usable_kernels};
+pub use operation::{Operation, has_trusted_kernel, run, run_kernel, usable_kernels};
 pub use pad::PadMode;
 pub use pool::{Pool, PoolGradient, Pooling, Window, Windows};
 pub use quantize::{Requantize, Scale};

@@ -135,6 +135,15 @@ pub fn usable_kernels<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -
     kernels(op, device, inputs, output).collect()
 }
 
+/// Whether an OpenCL device has a kernel for this that is trusted. A device without one would send the
+/// arrays to the CPU and back.
+pub fn has_trusted_kernel<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> bool {
+    output.device().as_opencl().is_some_and(|device| {
+        kernels(op, device, inputs, output)
+            .any(|kernel| !device.is_quarantined(|| op.kernel_name(kernel, inputs, output)))
+    })
+}
+
 /// The preferred kernel, then the others that support this.
 fn kernels<'a, O: Operation>(
     op: &'a O,

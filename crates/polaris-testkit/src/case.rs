@@ -1,5 +1,7 @@
 //! One case: run with each kernel, compared with the reference, surroundings looked after.
 
+use std::rc::Rc;
+
 use polaris_ops::{Array, Error, Operation, Result, run, run_kernel, usable_kernels};
 use polaris_runtime::DeviceRef;
 
@@ -7,10 +9,11 @@ use crate::operand::Operand;
 use crate::tolerance::{Tolerance, agrees};
 
 /// An operation with its arrays.
+#[derive(Clone)]
 pub struct Case {
-    operation: Box<dyn AnyOperation>,
-    inputs: Vec<Operand>,
-    output: Operand,
+    operation: Rc<dyn AnyOperation>,
+    pub(crate) inputs: Vec<Operand>,
+    pub(crate) output: Operand,
     tolerance: Tolerance,
     /// The magnitude that each output's error scales with, beyond the output's own.
     scale: Vec<f64>,
@@ -34,7 +37,7 @@ impl Case {
         tolerance: Tolerance,
         scale: Vec<f64>,
     ) -> Self {
-        Self { operation: Box::new(operation), inputs, output, tolerance, scale }
+        Self { operation: Rc::new(operation), inputs, output, tolerance, scale }
     }
 
     /// The kernels that could run it on a device, most preferred first. On the CPU, and where only
@@ -116,7 +119,8 @@ impl Case {
         self.try_evaluate(device, kernel).unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    fn try_evaluate(
+    /// As [`Self::run`] and [`Self::run_kernel`], with errors of the operation apart from wrong results.
+    pub(crate) fn try_evaluate(
         &self,
         device: &DeviceRef,
         kernel: Option<usize>,

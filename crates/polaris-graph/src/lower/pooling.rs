@@ -53,7 +53,9 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
     let Some(mut pads) = pads(node, &shape[2..], &kernel, &strides, &dilations)? else {
         return Ok(false);
     };
-    let ceil = node.attributes.flag("ceil_mode", false)?;
+    // Windows without padding are those that fit, however lengths are rounded.
+    let ceil = node.attributes.flag("ceil_mode", false)?
+        && node.attributes.string_or("auto_pad", "NOTSET")? != "VALID";
     let dilated = dilations.iter().any(|&dilation| dilation != 1);
     if dilated && !is_max {
         return Ok(false);

@@ -126,13 +126,13 @@ impl Action {
         }
     }
 
-    /// Whether an OpenCL device has a kernel for it. A device without one would send the arrays to the
+    /// Whether an OpenCL device has a kernel for it that is not quarantined. A device without one would send the arrays to the
     /// CPU and back.
     pub fn has_kernel(&self, inputs: &[&Array], output: &Array) -> bool {
         output.elements() == 0
             || with_operation!(
                 self,
-                op => !polaris_ops::usable_kernels(op, inputs, output).is_empty(),
+                op => polaris_ops::has_trusted_kernel(op, inputs, output),
                 packed => false
             )
     }

@@ -112,7 +112,8 @@ fn split(shape: Vec<Dim>) -> Option<(Dim, Dim, Vec<Dim>)> {
 /// The places of windows over all axes.
 fn slid(known: &Known<'_>, axes: &[Dim], kernel: &[Dim]) -> Result<Vec<Dim>> {
     let auto = known.attributes().string_or("auto_pad", "NOTSET")?;
-    let ceil = known.attributes().flag("ceil_mode", false)?;
+    // Windows without padding are those that fit, however lengths are rounded.
+    let ceil = known.attributes().flag("ceil_mode", false)? && auto != "VALID";
     let windows = windows(known, axes.len())?;
     let along = axes.iter().zip(kernel).zip(&windows);
     along.map(|((length, kernel), window)| window.places(length, kernel, auto, ceil)).collect()
@@ -246,8 +247,7 @@ fn max_unpool(known: &Known<'_>) -> Result<Vec<Fact>> {
     for ((length, kernel), window) in axes.iter().zip(&kernel).zip(&windows(known, axes.len())?) {
         let stride = usize::try_from(window.stride).map_or(Dim::Unknown, Dim::Known);
         let kernel = kernel.known().unwrap_or(0) as i128;
-        let widened = dims::times(length, &stride)?;
-        shape.push(dims::plus(&widened, kernel - window.pads - window.stride)?);
+        shape.push(widened(length, &stride, kernel - window.pads - window.stride)?);
     }
     Ok(vec![Fact::tensor(element, Some(shape))])
 }

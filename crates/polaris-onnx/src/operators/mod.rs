@@ -24,7 +24,8 @@ mod walk;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Attributes, Error, Graph, Node, Result, Tensor, Value, ValueId, interpret};
+use crate::interpret::interpret_valid;
+use crate::{Attributes, Error, Graph, Node, Result, Tensor, Value, ValueId};
 
 /// What an operator does.
 pub type Operator = fn(&Call<'_>) -> Result<Vec<Value>>;
@@ -101,7 +102,7 @@ pub trait Scope {
         inputs: &[Option<Value>],
         captured: &[Value],
     ) -> Result<Vec<Value>> {
-        interpret(graph, inputs, captured)
+        interpret_valid(graph, inputs, captured)
     }
 }
 

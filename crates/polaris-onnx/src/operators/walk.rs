@@ -1,6 +1,7 @@
 //! Ways through shapes that many operators share.
 
 use crate::limits::checked_elements;
+use crate::room::with_room;
 use crate::{ElementType, Error, Result, Tensor};
 
 /// How far apart neighbours of each axis lie, in elements.
@@ -33,7 +34,7 @@ pub fn broadcast_shapes(shapes: &[&[usize]]) -> Result<Vec<usize>> {
 
 /// For each element of `target`, in row-major order, the flat place in `shape` that stands for it when
 /// `shape` is repeated to it.
-pub fn broadcast_places(shape: &[usize], target: &[usize]) -> Vec<usize> {
+pub fn broadcast_places(shape: &[usize], target: &[usize]) -> Result<Vec<usize>> {
     let mut steps = vec![0; target.len()];
     let own = strides(shape);
     let offset = target.len() - shape.len();
@@ -45,18 +46,20 @@ pub fn broadcast_places(shape: &[usize], target: &[usize]) -> Vec<usize> {
 
 /// The flat places that an array of this shape visits in row-major order: `start`, and a step for each
 /// axis.
-pub fn strided_places(shape: &[usize], steps: &[usize], start: usize) -> Vec<usize> {
-    let mut places = vec![start];
+pub fn strided_places(shape: &[usize], steps: &[usize], start: usize) -> Result<Vec<usize>> {
+    checked_elements(ElementType::U64, shape)?;
     if shape.contains(&0) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
+    let mut places = vec![start];
     for (&length, &step) in shape.iter().zip(steps) {
-        places = places
-            .iter()
-            .flat_map(|&place| (0..length).map(move |index| place + index * step))
-            .collect();
+        let mut longer = with_room(places.len() * length)?;
+        for place in places {
+            longer.extend((0..length).map(|index| place + index * step));
+        }
+        places = longer;
     }
-    places
+    Ok(places)
 }
 
 /// A tensor of elements of another, whatever their type, by their flat places.
@@ -69,7 +72,7 @@ pub fn pick(
     let elements = checked_elements(element, shape)?;
     if element == ElementType::String {
         let strings = source.as_strings()?;
-        let mut picked = Vec::with_capacity(elements);
+        let mut picked = with_room(elements)?;
         // Few long strings repeated often may take more than the places that the limit counts.
         let mut bytes = 0usize;
         for at in places {
@@ -80,7 +83,7 @@ pub fn pick(
         return Tensor::strings(shape, picked);
     }
     let (bytes, size) = (source.bytes()?, element.size());
-    let mut picked = Vec::with_capacity(elements * size);
+    let mut picked = with_room(elements * size)?;
     for at in places {
         picked.extend_from_slice(&bytes[at * size..(at + 1) * size]);
     }

@@ -35,7 +35,7 @@ impl Sizes {
         let [_, key_heads, keys, _] = dims(k)?;
         let mismatch = |lhs: &Array, rhs: &[usize]| -> Error {
             match Shape::new(rhs) {
-                Ok(rhs) => CoreError::ShapeMismatch { op, lhs: *lhs.shape(), rhs }.into(),
+                Ok(rhs) => CoreError::unequal_shapes(op, *lhs.shape(), rhs).into(),
                 Err(error) => error.into(),
             }
         };

@@ -103,7 +103,7 @@ fn has_type(op: &'static str, array: &Array, dtype: DType) -> Result<()> {
 fn has_shape(op: &'static str, array: &Array, shape: &Shape) -> Result<()> {
     match array.shape() {
         found if found == shape => Ok(()),
-        found => Err(CoreError::ShapeMismatch { op, lhs: *found, rhs: *shape }.into()),
+        found => Err(CoreError::unequal_shapes(op, *found, *shape).into()),
     }
 }
 

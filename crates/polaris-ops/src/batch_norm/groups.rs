@@ -118,7 +118,7 @@ fn over_channels(op: &'static str, array: &Array, x: &Array) -> Result<Array> {
     let expected = Shape::new(&x.shape()[1..2])?;
     if *array.shape() != expected {
         let lhs = *array.shape();
-        return Err(polaris_core::Error::ShapeMismatch { op, lhs, rhs: expected }.into());
+        return Err(polaris_core::Error::unequal_shapes(op, lhs, expected).into());
     }
     let mut dims = vec![1; x.shape().rank() - 1];
     let mut strides = vec![0; dims.len()];

@@ -124,7 +124,7 @@ impl<'a> Arrays<'a> {
 
 fn fits(op: &'static str, array: &Array, shape: &Shape, dtype: DType) -> Result<()> {
     if array.shape() != shape {
-        return Err(CoreError::ShapeMismatch { op, lhs: *array.shape(), rhs: *shape }.into());
+        return Err(CoreError::unequal_shapes(op, *array.shape(), *shape).into());
     }
     if array.dtype() != dtype {
         return Err(CoreError::DTypeMismatch { op, lhs: array.dtype(), rhs: dtype }.into());

@@ -204,7 +204,7 @@ pub(super) fn check_residual(residual: &Array, output: &Array) -> Result<()> {
     }
     if residual.shape() != output.shape() {
         let (lhs, rhs) = (*residual.shape(), *output.shape());
-        return Err(polaris_core::Error::ShapeMismatch { op: OP, lhs, rhs }.into());
+        return Err(polaris_core::Error::unequal_shapes(OP, lhs, rhs).into());
     }
     match alias_is_harmless(residual, output) {
         true => Ok(()),

@@ -93,7 +93,7 @@ impl Geometry {
         let spatial = problem.spatial_axes(op, xs, ws)?;
         let groups = problem.groups;
         let mismatch = |lhs: &Shape, rhs: &Shape| -> Error {
-            CoreError::ShapeMismatch { op, lhs: *lhs, rhs: *rhs }.into()
+            CoreError::unequal_shapes(op, *lhs, *rhs).into()
         };
         if groups == 0 || !xs[1].is_multiple_of(groups) || !ws[0].is_multiple_of(groups) {
             let what = format!(
@@ -103,7 +103,7 @@ impl Geometry {
             return Err(Error::InvalidParameter { op, what });
         }
         if ws[1] != xs[1] / groups {
-            return Err(mismatch(xs, ws));
+            return Err(super::problem::unfit_weight(op, xs, ws));
         }
         let single = Lengths { input: 1, output: 1, kernel: 1, stride: 1, padding: 0, dilation: 1 };
         let mut lengths = [single; 2];

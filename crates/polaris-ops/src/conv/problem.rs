@@ -131,7 +131,7 @@ impl Convolution {
     ) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
         let rank = images.rank();
         if weight.rank() != rank {
-            return Err(CoreError::ShapeMismatch { op, lhs: *images, rhs: *weight }.into());
+            return Err(unfit_weight(op, images, weight));
         }
         if !(3..=4).contains(&rank) {
             let what = format!("{images} is neither [N, C, L] nor [N, C, H, W]");
@@ -143,4 +143,11 @@ impl Convolution {
         }
         Ok((4 - rank..2).map(move |axis| (axis, axis + rank - 2)))
     }
+}
+
+/// Images and a weight that do not go together.
+pub(super) fn unfit_weight(op: &'static str, images: &Shape, weight: &Shape) -> Error {
+    let hint =
+        "the weight must be [outputs, channels / groups, ...] with as many axes as the images";
+    CoreError::ShapeMismatch { op, lhs: *images, rhs: *weight, hint }.into()
 }

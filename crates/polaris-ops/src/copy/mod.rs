@@ -69,7 +69,8 @@ pub fn concatenate(arrays: &[&Array], axis: usize) -> Result<Array> {
         let (lhs, rhs) = (*first.shape(), *array.shape());
         let fits = |other: usize| other == axis || lhs[other] == rhs[other];
         if lhs.rank() != rhs.rank() || !(0..lhs.rank()).all(fits) {
-            return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
+            let hint = "only the dimensions of the axis may differ";
+            return Err(CoreError::ShapeMismatch { op, lhs, rhs, hint }.into());
         }
         let (lhs, rhs) = (first.dtype(), array.dtype());
         if lhs != rhs {

@@ -73,7 +73,7 @@ impl Arrays<'_> {
             let expected = Shape::new(expected)?;
             if *array.shape() != expected {
                 let lhs = *array.shape();
-                return Err(CoreError::ShapeMismatch { op, lhs, rhs: expected }.into());
+                return Err(CoreError::unequal_shapes(op, lhs, expected).into());
             }
             if array.dtype() != dtype {
                 let lhs = array.dtype();

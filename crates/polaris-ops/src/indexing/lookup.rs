@@ -92,7 +92,7 @@ impl Operation for Lookup {
         check_dtype(op, index)?;
         let expected = self.output_shape(index.shape(), x.shape())?;
         if *output.shape() != expected {
-            return Err(CoreError::ShapeMismatch { op, lhs: *output.shape(), rhs: expected }.into());
+            return Err(CoreError::unequal_shapes(op, *output.shape(), expected).into());
         }
         if output.dtype() != x.dtype() {
             let (lhs, rhs) = (output.dtype(), x.dtype());

@@ -94,7 +94,7 @@ impl Operation for Scatter {
         }
         let mismatch = |lhs: &Shape, rhs: &Shape| {
             let (lhs, rhs) = (*lhs, *rhs);
-            Err(CoreError::ShapeMismatch { op, lhs, rhs }.into())
+            Err(CoreError::unequal_shapes(op, lhs, rhs).into())
         };
         if self.rule == ScatterRule::TakeGradient {
             let take = Lookup { rule: LookupRule::Take, axis: self.axis };

@@ -65,8 +65,7 @@ impl Geometry {
         }
         let [m, k] = last_two(a.shape());
         let [inner, n] = last_two(b.shape());
-        let mismatch =
-            || CoreError::ShapeMismatch { op: OP, lhs: *a.shape(), rhs: *b.shape() }.into();
+        let mismatch = || CoreError::no_product(OP, *a.shape(), *b.shape()).into();
         if k != inner {
             return Err(mismatch());
         }
@@ -81,7 +80,7 @@ impl Geometry {
         };
         if *output.shape() != expected {
             let (lhs, rhs) = (*output.shape(), expected);
-            return Err(CoreError::ShapeMismatch { op: OP, lhs, rhs }.into());
+            return Err(CoreError::unequal_shapes(OP, lhs, rhs).into());
         }
         check_dtypes(op, parts, output)?;
         check_vectors(op, parts, m, n)?;
@@ -193,7 +192,7 @@ fn check_vectors(op: &MatMul, parts: &Parts, m: usize, n: usize) -> Result<()> {
         let Some(vector) = vector else { continue };
         if vector.shape().dims() != [length] {
             let (lhs, rhs) = (*vector.shape(), Shape::new(&[length])?);
-            return Err(CoreError::ShapeMismatch { op: OP, lhs, rhs }.into());
+            return Err(CoreError::unequal_shapes(OP, lhs, rhs).into());
         }
     }
     Ok(())

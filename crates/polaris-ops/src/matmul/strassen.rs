@@ -44,11 +44,11 @@ pub fn strassen_into(a: &Array, b: &Array, output: &Array, levels: u32) -> Resul
     let [inner, n] = [b.shape()[0], b.shape()[1]];
     if k != inner {
         let (lhs, rhs) = (*a.shape(), *b.shape());
-        return Err(polaris_core::Error::ShapeMismatch { op: "strassen", lhs, rhs }.into());
+        return Err(polaris_core::Error::no_product("strassen", lhs, rhs).into());
     }
     if output.shape().dims() != [m, n] {
         let (lhs, rhs) = (*output.shape(), Shape::new(&[m, n])?);
-        return Err(polaris_core::Error::ShapeMismatch { op: "strassen", lhs, rhs }.into());
+        return Err(polaris_core::Error::unequal_shapes("strassen", lhs, rhs).into());
     }
     multiply(a, b, output, levels)
 }

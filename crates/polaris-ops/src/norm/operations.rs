@@ -66,7 +66,7 @@ fn check_rows(op: &'static str, expected: usize, epsilon: f64, inputs: &[&Array]
 /// An array must have the type of x and this shape.
 fn check_array(op: &'static str, x: &Array, array: &Array, shape: &Shape) -> Result<()> {
     if array.shape() != shape {
-        return Err(CoreError::ShapeMismatch { op, lhs: *array.shape(), rhs: *shape }.into());
+        return Err(CoreError::unequal_shapes(op, *array.shape(), *shape).into());
     }
     if array.dtype() != x.dtype() {
         return Err(CoreError::DTypeMismatch { op, lhs: array.dtype(), rhs: x.dtype() }.into());
@@ -242,7 +242,7 @@ impl Operation for NormWeightGradient {
         check_array(op, inputs[0], inputs[1], inputs[0].shape())?;
         let (found, expected) = (*output.shape(), Shape::new(&[length])?);
         if found != expected {
-            return Err(CoreError::ShapeMismatch { op, lhs: found, rhs: expected }.into());
+            return Err(CoreError::unequal_shapes(op, found, expected).into());
         }
         let expected = sum_dtype(inputs[0].dtype());
         if output.dtype() != expected {

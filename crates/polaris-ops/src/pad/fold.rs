@@ -102,7 +102,7 @@ impl Operation for PadGradient {
         dims[self.axis] = length.saturating_add(self.before).saturating_add(self.after);
         let expected = Shape::new(&dims)?;
         if *g.shape() != expected {
-            return Err(CoreError::ShapeMismatch { op, lhs: *g.shape(), rhs: expected }.into());
+            return Err(CoreError::unequal_shapes(op, *g.shape(), expected).into());
         }
         let (lhs, rhs) = (g.dtype(), output.dtype());
         if !lhs.is_float() {

@@ -88,7 +88,7 @@ impl Operation for Remap {
         };
         let (_, expected) = padded(op, x.shape(), &self.widths()[..x.shape().rank()], self.mode())?;
         if *output.shape() != expected {
-            return Err(CoreError::ShapeMismatch { op, lhs: *output.shape(), rhs: expected }.into());
+            return Err(CoreError::unequal_shapes(op, *output.shape(), expected).into());
         }
         if output.dtype() != x.dtype() {
             let (lhs, rhs) = (output.dtype(), x.dtype());

@@ -51,7 +51,7 @@ fn check_arity(op: &'static str, expected: usize, inputs: &[&Array]) -> Result<(
 
 fn check_shape(op: &'static str, found: &Shape, expected: &Shape) -> Result<()> {
     if found != expected {
-        return Err(CoreError::ShapeMismatch { op, lhs: *found, rhs: *expected }.into());
+        return Err(CoreError::unequal_shapes(op, *found, *expected).into());
     }
     Ok(())
 }

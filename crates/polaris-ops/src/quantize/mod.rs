@@ -153,7 +153,7 @@ impl Requantize {
             check(input, !matches!(self, Self::Quantize(_)))?;
             if input.shape() != output.shape() {
                 let (lhs, rhs) = (*input.shape(), *output.shape());
-                return Err(CoreError::ShapeMismatch { op: OP, lhs, rhs }.into());
+                return Err(CoreError::unequal_shapes(OP, lhs, rhs).into());
             }
             if !alias_is_harmless(input, output) {
                 return Err(Error::AliasedOutput { op: OP });

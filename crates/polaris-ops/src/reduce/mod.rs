@@ -141,7 +141,7 @@ impl Operation for Reduce {
         let axes: Vec<usize> = (0..MAX_RANK).filter(|&axis| self.axes[axis]).collect();
         let expected = input.shape().reduce(op, &axes, false)?;
         if *output.shape() != expected {
-            return Err(CoreError::ShapeMismatch { op, lhs: *output.shape(), rhs: expected }.into());
+            return Err(CoreError::unequal_shapes(op, *output.shape(), expected).into());
         }
         let dtype = input.dtype();
         if self.reduction == Reduction::Mean && !dtype.is_float() {

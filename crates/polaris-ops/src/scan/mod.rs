@@ -60,7 +60,7 @@ impl Operation for CumSum {
         };
         if x.shape() != output.shape() {
             let (lhs, rhs) = (*x.shape(), *output.shape());
-            return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
+            return Err(CoreError::unequal_shapes(op, lhs, rhs).into());
         }
         let (lhs, rhs) = (x.dtype(), output.dtype());
         if !lhs.is_float() {

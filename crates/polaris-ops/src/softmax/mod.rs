@@ -108,7 +108,7 @@ impl Form {
         for input in inputs {
             if input.shape() != output.shape() {
                 let (lhs, rhs) = (*input.shape(), *output.shape());
-                return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
+                return Err(CoreError::unequal_shapes(op, lhs, rhs).into());
             }
             let (lhs, rhs) = (input.dtype(), output.dtype());
             if !lhs.is_float() {

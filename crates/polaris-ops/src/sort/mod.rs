@@ -99,7 +99,7 @@ impl Operation for ArgSort {
         let fits =
             |axis: usize| lhs[axis] == rhs[axis] || axis == self.axis && lhs[axis] <= rhs[axis];
         if lhs.rank() != rhs.rank() || !(0..rhs.rank()).all(fits) {
-            return Err(CoreError::ShapeMismatch { op, lhs, rhs }.into());
+            return Err(CoreError::unequal_shapes(op, lhs, rhs).into());
         }
         if output.dtype() != DType::I64 {
             let (lhs, rhs) = (output.dtype(), DType::I64);

@@ -15,7 +15,8 @@ impl Tensor {
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let (lhs, rhs) = (*self.shape(), *other.shape());
         if self.rank() == 0 || other.rank() == 0 {
-            return Err(CoreError::ShapeMismatch { op: "matmul", lhs, rhs }.into());
+            let hint = "give each at least one axis";
+            return Err(CoreError::ShapeMismatch { op: "matmul", lhs, rhs, hint }.into());
         }
         let a = if self.rank() == 1 { self.unsqueeze(0)? } else { self.clone() };
         let b = if other.rank() == 1 { other.unsqueeze(1)? } else { other.clone() };
@@ -47,7 +48,8 @@ impl Tensor {
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
         let (lhs, rhs) = (*self.shape(), *weight.shape());
         let ([.., inputs], [outputs, _]) = (self.dims(), weight.dims()) else {
-            return Err(CoreError::ShapeMismatch { op: "linear", lhs, rhs }.into());
+            let hint = "the weight must be [outputs, inputs], and the input end with `inputs`";
+            return Err(CoreError::ShapeMismatch { op: "linear", lhs, rhs, hint }.into());
         };
         let mut dims = self.dims().to_vec();
         let last = dims.len() - 1;

@@ -29,7 +29,8 @@ impl Tensor {
         let shape = Shape::new(dims)?;
         if shape.elements() != self.elements() {
             let (lhs, rhs) = (*self.shape(), shape);
-            return Err(CoreError::ShapeMismatch { op: "reshape", lhs, rhs }.into());
+            let hint = "both must have the same number of elements";
+            return Err(CoreError::ShapeMismatch { op: "reshape", lhs, rhs, hint }.into());
         }
         let before = *self.shape();
         let back: Box<Back> = Box::new(move |gradient| gradient.reshape(before.dims()));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use polaris::data::{PlainNpy, Random, npy_file};
-use polaris::onnx::{ElementType, Tensor, Type};
+use polaris::onnx::{ElementType, Tensor, Type, largest_tensor};
 
 /// A tensor from an NPY file. Types that NumPy does not have are read from wider ones.
 pub fn read(path: &Path, declared: Option<&Type>) -> anyhow::Result<Tensor> {
@@ -38,17 +38,24 @@ pub fn random(ty: &Type, name: &str, seed: u64) -> anyhow::Result<Tensor> {
     let words: Vec<u64> = name.bytes().map(u64::from).chain([seed]).collect();
     let mut random = Random::new(&words);
     let count = shape.iter().try_fold(1usize, |count, &length| count.checked_mul(length));
-    let Some(count) = count.filter(|&count| count <= 1 << 32) else {
-        bail!("the input `{name}`, {ty}, is too large");
+    // Numbers are drawn in 8 bytes each, whatever they become.
+    let limit = largest_tensor() / 8;
+    let Some(count) = count.filter(|&count| count as u64 <= limit) else {
+        bail!(
+            "no random numbers are made for the input `{name}`, {ty}: at most {limit} fit into memory; \
+             give it in a file, or choose a smaller shape"
+        );
     };
-    let values: Vec<f64> = (0..count)
-        .map(|_| match element {
-            ElementType::Bool => random.below(2) as f64,
-            // Small enough to be indices of most tables.
-            _ if element.is_integer() => random.below(4) as f64,
-            _ => random.normal(),
-        })
-        .collect();
+    let mut values: Vec<f64> = Vec::new();
+    values
+        .try_reserve_exact(count)
+        .with_context(|| format!("no memory for {count} random numbers for the input `{name}`"))?;
+    values.extend((0..count).map(|_| match element {
+        ElementType::Bool => random.below(2) as f64,
+        // Small enough to be indices of most tables.
+        _ if element.is_integer() => random.below(4) as f64,
+        _ => random.normal(),
+    }));
     Ok(Tensor::from_f64(element, &shape, &values)?)
 }
 

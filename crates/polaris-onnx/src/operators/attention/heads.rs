@@ -1,6 +1,7 @@
 //! Queries, keys and values as vectors of heads, and the products between them.
 
 use crate::limits::checked_elements;
+use crate::room::{filled, with_room};
 use crate::{ElementType, Error, Result, Tensor};
 
 /// Vectors in the order batch, head, position.
@@ -66,7 +67,7 @@ impl Heads {
             )));
         }
         let shape = [self.batch, self.heads, past.length + self.length, self.size];
-        let mut values = Vec::with_capacity(checked_elements(ElementType::F64, &shape)?);
+        let mut values = with_room(checked_elements(ElementType::F64, &shape)?)?;
         for batch in 0..self.batch {
             for head in 0..self.heads {
                 values.extend_from_slice(past.head(batch, head));
@@ -128,7 +129,7 @@ pub fn group(query: &Heads, key: &Heads, value: &Heads) -> Result<usize> {
 /// The product of each query with each key of its head, times `scale`.
 pub fn scores(query: &Heads, key: &Heads, group: usize, scale: f64) -> Result<Vec<f64>> {
     let shape = [query.batch, query.heads, query.length, key.length];
-    let mut scores = Vec::with_capacity(checked_elements(ElementType::F64, &shape)?);
+    let mut scores = with_room(checked_elements(ElementType::F64, &shape)?)?;
     let size = query.size;
     for batch in 0..query.batch {
         for head in 0..query.heads {
@@ -168,7 +169,7 @@ pub fn weighted(
     group: usize,
 ) -> Result<Heads> {
     let shape = [query.batch, query.heads, query.length, value.size];
-    let mut sums = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut sums = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let (size, length) = (value.size, value.length);
     if size == 0 || length == 0 {
         return Ok(Heads::new(shape, sums));

@@ -47,7 +47,7 @@ impl Mask {
             let (found, wanted) = (table.shape(), self.shape);
             return Err(Error::operands(format!("a mask of {found:?} does not go to {wanted:?}")));
         }
-        let places = walk::broadcast_places(&shape, &self.shape);
+        let places = walk::broadcast_places(&shape, &self.shape)?;
         self.table = Some((values, places));
         Ok(self)
     }

@@ -2,6 +2,7 @@
 
 use crate::limits::checked_elements;
 use crate::operators::{Call, axis, one, walk};
+use crate::room::{Collected, filled};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// A function of the only operand's numbers.
@@ -45,15 +46,19 @@ pub(super) fn common_shape(operands: &[&Tensor]) -> Result<Vec<usize>> {
 }
 
 /// Elements of a shape, repeated to a larger one.
-pub(super) fn spread<T: Clone>(values: Vec<T>, shape: &[usize], target: &[usize]) -> Vec<T> {
+pub(super) fn spread<T: Clone>(
+    values: Vec<T>,
+    shape: &[usize],
+    target: &[usize],
+) -> Result<Vec<T>> {
     if shape == target {
-        return values;
+        return Ok(values);
     }
     if let [value] = values.as_slice() {
-        return vec![value.clone(); target.iter().product()];
+        return filled(value.clone(), target.iter().product());
     }
-    let places = walk::broadcast_places(shape, target);
-    places.into_iter().map(|place| values[place].clone()).collect()
+    let places = walk::broadcast_places(shape, target)?;
+    places.into_iter().map(|place| values[place].clone()).collected()
 }
 
 /// The type that all operands have.
@@ -113,9 +118,9 @@ pub(super) fn fold_values<T: Copy>(
     let Some((first, rest)) = operands.split_first() else {
         return Err(Error::operands("there is no operand"));
     };
-    let mut values = spread(read(first)?, first.shape(), shape);
+    let mut values = spread(read(first)?, first.shape(), shape)?;
     for other in rest {
-        let others = spread(read(other)?, other.shape(), shape);
+        let others = spread(read(other)?, other.shape(), shape)?;
         for (value, other) in values.iter_mut().zip(others) {
             *value = function(*value, other)?;
         }

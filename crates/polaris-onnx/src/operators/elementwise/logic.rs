@@ -30,7 +30,7 @@ fn answer<'a, T: PartialOrd + Clone>(
 ) -> Result<Vec<bool>> {
     let [left, right] = operands;
     let (a, b) = (read(left)?, read(right)?);
-    let pairs = spread(a, left.shape(), shape).into_iter().zip(spread(b, right.shape(), shape));
+    let pairs = spread(a, left.shape(), shape)?.into_iter().zip(spread(b, right.shape(), shape)?);
     Ok(pairs.map(|(a, b)| accept(a.partial_cmp(&b))).collect())
 }
 
@@ -131,11 +131,11 @@ pub(super) fn choose(call: &Call<'_>) -> Result<Vec<Value>> {
     let (condition, yes, no) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let element = common_element(&[yes, no])?;
     let shape = common_shape(&[condition, yes, no])?;
-    let conditions = spread(condition.to_bools()?, condition.shape(), &shape);
+    let conditions = spread(condition.to_bools()?, condition.shape(), &shape)?;
     let places = |tensor: &Tensor| {
         spread((0..tensor.elements()).collect::<Vec<usize>>(), tensor.shape(), &shape)
     };
-    let choices = conditions.into_iter().zip(places(yes).into_iter().zip(places(no)));
+    let choices = conditions.into_iter().zip(places(yes)?.into_iter().zip(places(no)?));
     if element == ElementType::String {
         let (yes, no) = (yes.as_strings()?, no.as_strings()?);
         let pick = |(condition, (a, b)): (bool, (usize, usize))| {

@@ -3,6 +3,7 @@
 use super::{Random, dtype, lengths};
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::{Collected, with_room};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 fn random(call: &Call<'_>) -> Result<Random> {
@@ -17,7 +18,7 @@ fn draw(
     mut next: impl FnMut() -> f64,
 ) -> Result<Vec<Value>> {
     let count = checked_elements(ElementType::F64, shape)?;
-    let values: Vec<f64> = (0..count).map(|_| next()).collect();
+    let values = (0..count).map(|_| next()).collected()?;
     Ok(one(Tensor::from_f64(element, shape, &values)?))
 }
 
@@ -84,7 +85,7 @@ pub(super) fn multinomial(call: &Call<'_>) -> Result<Vec<Value>> {
         return Err(Error::operands("there is no class to draw"));
     }
     let mut random = random(call)?;
-    let mut values = Vec::with_capacity(count);
+    let mut values = with_room(count)?;
     for row in x.to_f64()?.chunks_exact(classes.max(1)) {
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut total = 0.0;

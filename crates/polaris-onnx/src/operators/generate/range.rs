@@ -3,6 +3,7 @@
 use super::dtype;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::{Collected, filled};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// From the first operand up to, but not, the second, in steps of the third.
@@ -24,7 +25,7 @@ pub(super) fn range(call: &Call<'_>) -> Result<Vec<Value>> {
         let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
         // The numbers are in 16 bytes each at first.
         checked_elements(ElementType::C128, &[count])?;
-        let values: Vec<i128> = (0..count).map(|index| start + index as i128 * step).collect();
+        let values = (0..count).map(|index| start + index as i128 * step).collected()?;
         return Ok(one(Tensor::from_integers(element, &[count], &values)?));
     }
     let read = |bound: &Tensor| bound.to_f64().map(|list| list[0]);
@@ -36,7 +37,7 @@ pub(super) fn range(call: &Call<'_>) -> Result<Vec<Value>> {
     // Too large a number becomes the largest, which is beyond the limit.
     let count = count.max(0.0) as usize;
     checked_elements(ElementType::F64, &[count])?;
-    let values: Vec<f64> = (0..count).map(|index| start + index as f64 * step).collect();
+    let values = (0..count).map(|index| start + index as f64 * step).collected()?;
     Ok(one(Tensor::from_f64(element, &[count], &values)?))
 }
 
@@ -50,7 +51,7 @@ pub(super) fn eye_like(call: &Call<'_>) -> Result<Vec<Value>> {
     let k = i128::from(call.attributes().int_or("k", 0)?);
     let one_element = Tensor::from_integers(element, &[], &[1])?;
     let unit = one_element.bytes()?;
-    let mut bytes = vec![0u8; checked_elements(element, x.shape())? * unit.len()];
+    let mut bytes = filled(0u8, checked_elements(element, x.shape())? * unit.len())?;
     for row in 0..rows {
         if let Some(column) = usize::try_from(row as i128 + k).ok().filter(|&at| at < columns) {
             let place = (row * columns + column) * unit.len();

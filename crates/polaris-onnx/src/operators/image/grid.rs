@@ -3,6 +3,7 @@
 use super::interpolate::cubic;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::{filled, with_room};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// What lies beyond the border.
@@ -134,7 +135,7 @@ pub fn grid_sample(call: &Call<'_>) -> Result<Vec<Value>> {
     }
     let mut shape = vec![*batch, *channels];
     shape.extend_from_slice(places);
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let samplers: Vec<Sampler> =
         axes.iter().map(|&length| Sampler { length, mode, padding, align_corners }).collect();
     let (values, grid) = (x.to_f64()?, grid.to_f64()?);
@@ -183,7 +184,7 @@ pub fn affine_grid(call: &Call<'_>) -> Result<Vec<Value>> {
     let mut shape = vec![*batch];
     shape.extend_from_slice(axes);
     shape.push(rank);
-    let mut grid = Vec::with_capacity(checked_elements(ElementType::F64, &shape)?);
+    let mut grid = with_room(checked_elements(ElementType::F64, &shape)?)?;
     let transformations = theta.to_f64()?;
     let coordinate = |at: usize, length: usize| match (align_corners, length) {
         (true, 1) => -1.0,

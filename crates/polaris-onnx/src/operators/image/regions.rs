@@ -2,6 +2,7 @@
 
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Samples in one bin, at most.
@@ -73,7 +74,7 @@ pub fn roi_align(call: &Call<'_>) -> Result<Vec<Value>> {
     let rows = length(attributes.int_or("output_height", 1)?)?;
     let columns = length(attributes.int_or("output_width", 1)?)?;
     let shape = [indices.len(), channels, rows, columns];
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let ratio = attributes.int_or("sampling_ratio", 0)?;
     let scale = f64::from(attributes.float_or("spatial_scale", 1.0)?);
     let largest = match attributes.string_or("mode", "avg")?.to_lowercase().as_str() {
@@ -142,7 +143,7 @@ pub fn max_roi_pool(call: &Call<'_>) -> Result<Vec<Value>> {
     };
     let (rows, columns) = (length(rows)?, length(columns)?);
     let shape = [regions, channels, rows, columns];
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let scale = f64::from(attributes.float_or("spatial_scale", 1.0)?);
     let (values, corners) = (x.to_f64()?, rois.to_f64()?);
     let plane = height * width;

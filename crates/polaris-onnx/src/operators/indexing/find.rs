@@ -3,6 +3,7 @@
 use super::gather::take;
 use crate::limits::checked_elements;
 use crate::operators::{Call, axis, one, walk};
+use crate::room::with_room;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn compress(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -29,7 +30,7 @@ pub fn non_zero(call: &Call<'_>) -> Result<Vec<Value>> {
     let found: Vec<usize> = (0..is_there.len()).filter(|&place| is_there[place]).collect();
     let shape = [data.rank(), found.len()];
     checked_elements(ElementType::I64, &shape)?;
-    let mut indices = Vec::with_capacity(shape[0] * shape[1]);
+    let mut indices = with_room(shape[0] * shape[1])?;
     for (&length, stride) in data.shape().iter().zip(walk::strides(data.shape())) {
         indices.extend(found.iter().map(|&place| (place / stride % length) as i64));
     }

@@ -6,6 +6,7 @@ use super::gather::take;
 use crate::limits::checked_elements;
 use crate::operators::shape::length;
 use crate::operators::{Call, axis, one, walk};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Elements that can be compared.
@@ -59,7 +60,7 @@ pub fn top_k(call: &Call<'_>) -> Result<Vec<Value>> {
     let inner: usize = shape[at + 1..].iter().product();
     shape[at] = wanted;
     let count = outer * wanted * inner;
-    let (mut places, mut indices) = (vec![0; count], vec![0i64; count]);
+    let (mut places, mut indices) = (filled(0, count)?, filled(0i64, count)?);
     let mut order = Vec::new();
     for line in 0..outer * inner {
         let (row, column) = (line / inner, line % inner);

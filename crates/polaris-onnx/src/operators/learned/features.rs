@@ -5,6 +5,7 @@ use crate::operators::indexing::take;
 use crate::operators::shape::join::join;
 use crate::operators::shape::length;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn array_feature_extractor(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -111,7 +112,7 @@ pub fn feature_vectorizer(call: &Call<'_>) -> Result<Vec<Value>> {
         let width = widths.get(index).map_or(Ok(own), |&width| length(width))?;
         // Rows are cut off or filled up with zeros to the width that is asked for.
         let shape = [rows, width];
-        let mut values = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+        let mut values = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
         let old = tensor.to_f64()?;
         if own > 0 && width > 0 {
             for (new, old) in values.chunks_exact_mut(width).zip(old.chunks_exact(own)) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::limits::checked_elements;
 use crate::operators::shape::grid::with_last;
 use crate::operators::{Call, one, walk};
+use crate::room::filled;
 use crate::{Attributes, ElementType, Error, Result, Tensor, Value};
 
 /// A label that can be looked up.
@@ -134,7 +135,7 @@ pub fn one_hot_encoder(call: &Call<'_>) -> Result<Vec<Value>> {
     };
     let mut shape = data.shape().to_vec();
     shape.push(count);
-    let mut values = vec![0f32; checked_elements(ElementType::F32, &shape)?];
+    let mut values = filled(0f32, checked_elements(ElementType::F32, &shape)?)?;
     for (index, label) in sought.iter().enumerate() {
         match places.get(label) {
             Some(place) => values[index * count + place] = 1.0,

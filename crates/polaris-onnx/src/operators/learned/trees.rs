@@ -8,6 +8,7 @@ use super::scores::{Classes, Transform, best};
 use crate::limits::checked_elements;
 use crate::operators::shape::length;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{Attributes, ElementType, Error, Result, Tensor, Value};
 
 fn missing(name: &str) -> Error {
@@ -41,7 +42,7 @@ fn evaluate(
     targets: usize,
 ) -> Result<(usize, Vec<f64>)> {
     let (samples, features) = rows(data)?;
-    let mut results = vec![0.0; checked_elements(ElementType::F64, &[samples, targets])?];
+    let mut results = filled(0.0, checked_elements(ElementType::F64, &[samples, targets])?)?;
     let values = data.to_f64()?;
     for (sample, results) in results.chunks_exact_mut(targets.max(1)).enumerate() {
         let row = &values[sample * features..(sample + 1) * features];

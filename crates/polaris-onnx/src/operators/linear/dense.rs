@@ -4,6 +4,7 @@ use super::product::Plan;
 use super::{transposed, wrapped};
 use crate::limits::checked_elements;
 use crate::operators::{Call, one, walk};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// The product of two tensors of one type.
@@ -15,11 +16,11 @@ fn product(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     }
     let plan = Plan::new(left.shape(), right.shape())?;
     if element.is_integer() {
-        let sums = plan.multiply_integers(&wrapped(left)?, &wrapped(right)?);
+        let sums = plan.multiply_integers(&wrapped(left)?, &wrapped(right)?)?;
         let sums: Vec<i128> = sums.into_iter().map(i128::from).collect();
         return Tensor::from_integers(element, &plan.shape, &sums);
     }
-    let sums = plan.multiply_floats(&left.to_f64()?, &right.to_f64()?);
+    let sums = plan.multiply_floats(&left.to_f64()?, &right.to_f64()?)?;
     Tensor::from_f64(element, &plan.shape, &sums)
 }
 
@@ -53,21 +54,21 @@ pub(super) fn gemm(call: &Call<'_>) -> Result<Vec<Value>> {
     }
     // Integers of 64 bits stay exact unless they are scaled.
     if element.is_integer() && alpha == 1.0 && beta == 1.0 {
-        let mut sums = plan.multiply_integers(&wrapped(&a)?, &wrapped(&b)?);
+        let mut sums = plan.multiply_integers(&wrapped(&a)?, &wrapped(&b)?)?;
         if let Some(c) = c {
             let values = wrapped(c)?;
-            for (sum, place) in sums.iter_mut().zip(walk::broadcast_places(c.shape(), shape)) {
+            for (sum, place) in sums.iter_mut().zip(walk::broadcast_places(c.shape(), shape)?) {
                 *sum = sum.wrapping_add(values[place]);
             }
         }
         let sums: Vec<i128> = sums.into_iter().map(i128::from).collect();
         return Ok(one(Tensor::from_integers(element, shape, &sums)?));
     }
-    let mut sums = plan.multiply_floats(&a.to_f64()?, &b.to_f64()?);
+    let mut sums = plan.multiply_floats(&a.to_f64()?, &b.to_f64()?)?;
     sums.iter_mut().for_each(|sum| *sum *= f64::from(alpha));
     if let Some(c) = c {
         let values = c.to_f64()?;
-        for (sum, place) in sums.iter_mut().zip(walk::broadcast_places(c.shape(), shape)) {
+        for (sum, place) in sums.iter_mut().zip(walk::broadcast_places(c.shape(), shape)?) {
             *sum += f64::from(beta) * values[place];
         }
     }
@@ -82,7 +83,7 @@ pub(super) fn det(call: &Call<'_>) -> Result<Vec<Value>> {
         other => return Err(Error::operands(format!("{other:?} are no square matrices"))),
     };
     if size == 0 {
-        let ones = vec![1.0; checked_elements(ElementType::F64, batch)?];
+        let ones = filled(1.0, checked_elements(ElementType::F64, batch)?)?;
         return Ok(one(Tensor::from_f64(x.element(), batch, &ones)?));
     }
     let mut values = x.to_f64()?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::wrapped;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one, walk};
+use crate::room::Collected;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// An axis of an operand: a letter, or one of those that an ellipsis stands for, counted from the last.
@@ -177,7 +178,7 @@ fn diagonal<T: Copy>(
     }
     let target: Vec<usize> = labels.iter().map(|label| lengths[label]).collect();
     checked_elements(ElementType::F64, &target)?;
-    let places = walk::strided_places(&target, &steps, 0);
+    let places = walk::strided_places(&target, &steps, 0)?;
     Ok(Named { labels, values: places.into_iter().map(|place| values[place]).collect() })
 }
 
@@ -209,9 +210,8 @@ fn contract<T: Copy + Default>(
     // Two places for each element.
     checked_elements(ElementType::C128, &shape(kept))?;
     checked_elements(ElementType::C128, &shape(&summed))?;
-    let inner: Vec<(usize, usize)> =
-        places(left, &summed).into_iter().zip(places(right, &summed)).collect();
-    let outer = places(left, kept).into_iter().zip(places(right, kept));
+    let inner = places(left, &summed)?.into_iter().zip(places(right, &summed)?).collected()?;
+    let outer = places(left, kept)?.into_iter().zip(places(right, kept)?);
     let values = outer
         .map(|(a, b)| {
             let step = |sum, &(c, d): &(usize, usize)| {
@@ -219,6 +219,6 @@ fn contract<T: Copy + Default>(
             };
             inner.iter().fold(T::default(), step)
         })
-        .collect();
+        .collected()?;
     Ok(Named { labels: kept.to_vec(), values })
 }

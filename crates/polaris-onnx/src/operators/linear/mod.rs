@@ -26,5 +26,5 @@ fn wrapped(tensor: &Tensor) -> Result<Vec<i64>> {
 fn transposed(matrix: &Tensor) -> Result<Tensor> {
     let shape: Vec<usize> = matrix.shape().iter().rev().copied().collect();
     let steps: Vec<usize> = walk::strides(matrix.shape()).into_iter().rev().collect();
-    walk::pick(matrix, &shape, walk::strided_places(&shape, &steps, 0))
+    walk::pick(matrix, &shape, walk::strided_places(&shape, &steps, 0)?)
 }

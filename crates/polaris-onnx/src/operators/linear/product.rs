@@ -2,6 +2,7 @@
 
 use crate::limits::checked_elements;
 use crate::operators::walk;
+use crate::room::{Collected, filled};
 use crate::{ElementType, Error, Result};
 
 /// Rows of the right matrix that are taken at once, so that they stay in the cache.
@@ -46,8 +47,8 @@ impl Plan {
         let pairs = if shape.contains(&0) {
             Vec::new()
         } else {
-            let left = walk::broadcast_places(left_batch, &batch);
-            left.into_iter().zip(walk::broadcast_places(right_batch, &batch)).collect()
+            let left = walk::broadcast_places(left_batch, &batch)?;
+            left.into_iter().zip(walk::broadcast_places(right_batch, &batch)?).collected()?
         };
         let (rows, columns) = (rows.unwrap_or(1), columns.unwrap_or(1));
         Ok(Self { shape, pairs, rows, inner: left_inner, columns })
@@ -59,11 +60,11 @@ impl Plan {
         left: &[T],
         right: &[T],
         add_product: impl Fn(T, T, T) -> T,
-    ) -> Vec<T> {
+    ) -> Result<Vec<T>> {
         let (rows, inner, columns) = (self.rows, self.inner, self.columns);
-        let mut result = vec![T::default(); self.shape.iter().product()];
+        let mut result = filled(T::default(), self.shape.iter().product())?;
         if result.is_empty() {
-            return result;
+            return Ok(result);
         }
         let blocks = result.chunks_exact_mut(rows * columns);
         for (target, &(a, b)) in blocks.zip(&self.pairs) {
@@ -82,16 +83,16 @@ impl Plan {
                 }
             }
         }
-        result
+        Ok(result)
     }
 
     /// The products of floating-point numbers.
-    pub fn multiply_floats(&self, left: &[f64], right: &[f64]) -> Vec<f64> {
+    pub fn multiply_floats(&self, left: &[f64], right: &[f64]) -> Result<Vec<f64>> {
         self.multiply(left, right, |sum, a, b| sum + a * b)
     }
 
     /// The products of integers, wrapped to 64 bits.
-    pub fn multiply_integers(&self, left: &[i64], right: &[i64]) -> Vec<i64> {
+    pub fn multiply_integers(&self, left: &[i64], right: &[i64]) -> Result<Vec<i64>> {
         self.multiply(left, right, |sum, a, b| sum.wrapping_add(a.wrapping_mul(b)))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::product::Plan;
 use crate::operators::{Call, one, quantize, walk};
+use crate::room::{Collected, filled};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// A matrix without its zero point, in numbers.
@@ -25,7 +26,7 @@ fn repeated(
     let values = parameter.to_f64()?;
     let elements = target.iter().product();
     if let [value] = values.as_slice() {
-        return Ok(vec![*value; elements]);
+        return filled(*value, elements);
     }
     let shape = match parameter.shape() {
         &[rows] if by_row && matrix_rank >= 2 => vec![rows, 1],
@@ -34,7 +35,7 @@ fn repeated(
     if walk::broadcast_shapes(&[&shape, target])? != target {
         return Err(Error::operands(format!("scales or zero points of {shape:?} do not fit")));
     }
-    Ok(walk::broadcast_places(&shape, target).into_iter().map(|place| values[place]).collect())
+    walk::broadcast_places(&shape, target)?.into_iter().map(|place| values[place]).collected()
 }
 
 pub(super) fn mat_mul_integer(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -43,7 +44,7 @@ pub(super) fn mat_mul_integer(call: &Call<'_>) -> Result<Vec<Value>> {
     let left = centred(a, call.optional(2)?, true)?;
     let right = centred(b, call.optional(3)?, false)?;
     // Numbers of 9 bits: whole sums are exact in `f64`.
-    let sums = plan.multiply_floats(&left, &right);
+    let sums = plan.multiply_floats(&left, &right)?;
     Ok(one(Tensor::from_f64(ElementType::I32, &plan.shape, &sums)?))
 }
 
@@ -52,7 +53,7 @@ pub(super) fn qlinear_mat_mul(call: &Call<'_>) -> Result<Vec<Value>> {
     let plan = Plan::new(a.shape(), b.shape())?;
     let left = centred(a, call.optional(2)?, true)?;
     let right = centred(b, call.optional(5)?, false)?;
-    let sums = plan.multiply_floats(&left, &right);
+    let sums = plan.multiply_floats(&left, &right)?;
     let shape = plan.shape.as_slice();
     let a_scales = repeated(call.tensor(1)?, a.rank(), true, shape)?;
     let b_scales = repeated(call.tensor(4)?, b.rank(), false, shape)?;

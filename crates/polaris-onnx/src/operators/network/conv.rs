@@ -3,6 +3,7 @@
 use super::window::{self, Window};
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// What is convolved, in `f64`, with shapes that go together.
@@ -109,7 +110,7 @@ impl Convolution {
         let input: usize = self.windows.iter().map(|window| window.input).product();
         let kernel: Vec<usize> = self.windows.iter().map(|window| window.kernel).collect();
         let output: usize = self.windows.iter().map(|window| window.output).product();
-        let mut y = vec![0.0; elements];
+        let mut y = filled(0.0, elements)?;
         if elements == 0 {
             return Ok(y);
         }
@@ -260,7 +261,7 @@ pub fn causal_conv_with_state(call: &Call<'_>) -> Result<Vec<Value>> {
             let why = format!("a state of {state_shape:?} was expected, not {found:?}");
             return Err(Error::operands(why));
         }
-        None => vec![0.0; checked_elements(ElementType::F64, &state_shape)?],
+        None => filled(0.0, checked_elements(ElementType::F64, &state_shape)?)?,
     };
     let (values, weights) = (x.to_f64()?, w.to_f64()?);
     let mut y = Vec::with_capacity(values.len());

@@ -4,6 +4,7 @@ use super::conv::{Steps, add_strided, bias, groups, kernel_places, step};
 use super::window::{self, Window};
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{Error, Result, Tensor, Value};
 
 pub fn conv_transpose(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -24,7 +25,7 @@ pub fn conv_transpose(call: &Call<'_>) -> Result<Vec<Value>> {
     let (values, weights) = (x.to_f64()?, w.to_f64()?);
     let input: usize = axes.iter().product();
     let output: usize = windows.iter().map(|window| window.input).product();
-    let mut y = vec![0.0; elements];
+    let mut y = filled(0.0, elements)?;
     if elements > 0 {
         let places = if weights.is_empty() { Vec::new() } else { kernel_places(kernel) };
         let meetings: Vec<_> = places.iter().map(|place| meeting(&windows, place)).collect();

@@ -4,6 +4,7 @@ use super::conv::{bias, groups, kernel_places};
 use super::window;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one, walk};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// The elements around a place and their weights, by linear interpolation; beyond the axes is zero.
@@ -39,7 +40,7 @@ pub fn deform_conv(call: &Call<'_>) -> Result<Vec<Value>> {
     }
     let windows = window::windows(call.attributes(), axes, kernel)?;
     let shape = window::output_shape(batch, made, &windows);
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let bias = bias(call.optional(3)?, made)?;
     let moved = call.attributes().int_or("offset_group", 1)?;
     let moved = usize::try_from(moved)
@@ -67,7 +68,7 @@ pub fn deform_conv(call: &Call<'_>) -> Result<Vec<Value>> {
     let (input, output): (usize, usize) = (axes.iter().product(), shape[2..].iter().product());
     let places = kernel_places(kernel);
     let width = kernel_size * output;
-    let mut columns = vec![0.0; checked_elements(ElementType::F64, &[channels, width])?];
+    let mut columns = filled(0.0, checked_elements(ElementType::F64, &[channels, width])?)?;
     for of in 0..batch {
         // What each element of the kernel meets, for each channel and each place of the result.
         for index in 0..moved * width {

@@ -1,6 +1,7 @@
 //! Normalisation over the last axes: LayerNormalization, RMSNormalization.
 
 use crate::operators::{Call, axis, one, walk};
+use crate::room::Collected;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// The rows that are normalised: how many numbers each has, and the shape of one number for each.
@@ -34,7 +35,7 @@ fn repeated(operand: &Tensor, shape: &[usize]) -> Result<Vec<f64>> {
         return Err(Error::operands(format!("{found:?} is not repeated to {shape:?}")));
     }
     let values = operand.to_f64()?;
-    Ok(walk::broadcast_places(operand.shape(), shape).into_iter().map(|at| values[at]).collect())
+    walk::broadcast_places(operand.shape(), shape)?.into_iter().map(|at| values[at]).collected()
 }
 
 /// Multiplies with the scale and adds the bias.

@@ -4,6 +4,7 @@ use super::pool::{pool_windows, visit_windows};
 use super::window;
 use crate::limits::checked_elements;
 use crate::operators::{Call, walk};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn max_pool(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -14,7 +15,7 @@ pub fn max_pool(call: &Call<'_>) -> Result<Vec<Value>> {
     let elements = checked_elements(ElementType::F64, &shape)?;
     // A window on padding alone has no largest element.
     let least = if x.element().is_float() { f64::NEG_INFINITY } else { 0.0 };
-    let (mut y, mut places) = (vec![least; elements], vec![0i64; elements]);
+    let (mut y, mut places) = (filled(least, elements)?, filled(0i64, elements)?);
     let values = x.to_f64()?;
     let input: usize = axes.iter().product();
     let output: usize = windows.iter().map(|window| window.output).product();
@@ -76,7 +77,7 @@ pub fn max_unpool(call: &Call<'_>) -> Result<Vec<Value>> {
         return Err(Error::operands(format!("{made:?} does not fit into {shape:?}")));
     }
     let inner = checked_elements(ElementType::F64, &made)?;
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let values = x.to_f64()?;
     if places.len() != values.len() {
         return Err(Error::operands("there is not one place for each element"));

@@ -83,7 +83,7 @@ pub fn mean_variance_normalization(call: &Call<'_>) -> Result<Vec<Value>> {
     if values.is_empty() {
         return Ok(one(x.clone()));
     }
-    let places = walk::broadcast_places(&reduced, x.shape());
+    let places = walk::broadcast_places(&reduced, x.shape())?;
     let rows: usize = reduced.iter().product();
     let count = (values.len() / rows) as f64;
     let mut means = vec![0.0; rows];

@@ -3,6 +3,7 @@
 use super::window::{self, Window};
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Calls `visit` for every place of the windows, in row-major order, with the flat places of the
@@ -46,7 +47,7 @@ fn pool(
     let windows = pool_windows(call, x)?;
     let (batch, channels, axes) = window::split_shape(x.shape())?;
     let shape = window::output_shape(batch, channels, &windows);
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let values = x.to_f64()?;
     let input: usize = axes.iter().product();
     let output: usize = windows.iter().map(|window| window.output).product();

@@ -3,6 +3,7 @@
 use super::activation::Activation;
 use crate::limits::checked_elements;
 use crate::operators::Call;
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// One direction of a layer.
@@ -106,7 +107,7 @@ pub fn run(call: &Call<'_>, kind: &Kind, step: Step<'_>) -> Result<Vec<Value>> {
         true => [batch, time, count, hidden],
         false => [time, count, batch, hidden],
     };
-    let mut y = vec![0.0; checked_elements(ElementType::F64, &shape)?];
+    let mut y = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
     let values = x.to_f64()?;
     for (index, direction) in directions.iter().enumerate() {
         for (of, &length) in lengths.iter().enumerate() {
@@ -148,7 +149,7 @@ fn expect(tensor: &Tensor, shape: &[usize]) -> Result<()> {
 /// What states begin with.
 fn state(tensor: Option<&Tensor>, shape: &[usize]) -> Result<Vec<f64>> {
     match tensor {
-        None => Ok(vec![0.0; checked_elements(ElementType::F64, shape)?]),
+        None => filled(0.0, checked_elements(ElementType::F64, shape)?),
         Some(tensor) => {
             expect(tensor, shape)?;
             tensor.to_f64()

@@ -2,6 +2,7 @@
 
 use crate::limits::checked_elements;
 use crate::operators::{axis, walk};
+use crate::room::{filled, with_room};
 use crate::{ElementType, Error, Result, Tensor};
 
 /// For each element of `shape`, the place of its scale: one for all, one for each index of an axis, or
@@ -14,7 +15,7 @@ pub(super) fn places(
 ) -> Result<Vec<usize>> {
     let elements = checked_elements(ElementType::U64, shape)?;
     if parameter.elements() == 1 {
-        return Ok(vec![0; elements]);
+        return filled(0, elements);
     }
     let misfit = || {
         let found = parameter.shape();
@@ -28,7 +29,7 @@ pub(super) fn places(
         }
         let mut steps = vec![0; shape.len()];
         steps[at] = 1;
-        return Ok(walk::strided_places(shape, &steps, 0));
+        return walk::strided_places(shape, &steps, 0);
     }
     let block = usize::try_from(block).map_err(|_| Error::operands("a block of no elements"))?;
     let mut blocks = shape.to_vec();
@@ -38,7 +39,7 @@ pub(super) fn places(
     }
     let outer: usize = shape[..at].iter().product();
     let inner: usize = shape[at + 1..].iter().product();
-    let mut list = Vec::with_capacity(elements);
+    let mut list = with_room(elements)?;
     for row in 0..outer {
         for index in 0..length {
             let start = (row * blocks[at] + index / block) * inner;

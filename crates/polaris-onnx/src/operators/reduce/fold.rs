@@ -3,6 +3,7 @@
 use crate::operators::distinct_axes;
 use crate::operators::shape::{grid, numbers};
 use crate::operators::{Call, one, walk};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Which elements go where.
@@ -50,7 +51,7 @@ impl Plan {
     /// Folds every element into its place, each of which begins with `start`.
     fn fold<T: Copy>(&self, values: &[T], start: T, fold: impl Fn(T, T) -> T) -> Result<Vec<T>> {
         let elements = crate::limits::checked_elements(ElementType::C128, &self.shape)?;
-        let mut results = vec![start; elements];
+        let mut results = filled(start, elements)?;
         for (&value, place) in values.iter().zip(grid::places(&self.tables)?) {
             results[place] = fold(results[place], value);
         }

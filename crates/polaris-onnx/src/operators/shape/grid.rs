@@ -2,6 +2,7 @@
 
 use crate::limits::checked_elements;
 use crate::operators::walk;
+use crate::room::Collected;
 use crate::{ElementType, Error, Result, Tensor};
 
 /// A place outside the tensor: whatever is added to it, it stays outside.
@@ -14,7 +15,7 @@ pub fn offsets(
     of: impl Fn(usize) -> Option<usize>,
 ) -> Result<Vec<usize>> {
     checked_elements(ElementType::U64, &[length])?;
-    Ok((0..length).map(|index| of(index).map_or(OUTSIDE, |index| index * stride)).collect())
+    (0..length).map(|index| of(index).map_or(OUTSIDE, |index| index * stride)).collected()
 }
 
 /// The offsets of a whole axis as it is.

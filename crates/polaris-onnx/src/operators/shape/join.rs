@@ -3,6 +3,7 @@
 use super::{length, numbers};
 use crate::limits::checked_elements;
 use crate::operators::{Call, axis, one};
+use crate::room::with_room;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Tensors one after another along an axis that they have.
@@ -28,7 +29,7 @@ pub fn join(parts: &[&Tensor], at: usize) -> Result<Tensor> {
     let lengths: Vec<usize> = parts.iter().map(|part| part.shape()[at] * inner).collect();
     if element == ElementType::String {
         let lists = parts.iter().map(|part| part.as_strings()).collect::<Result<Vec<_>>>()?;
-        let mut strings = Vec::with_capacity(elements);
+        let mut strings = with_room(elements)?;
         for row in 0..outer {
             for (list, &length) in lists.iter().zip(&lengths) {
                 strings.extend_from_slice(&list[row * length..(row + 1) * length]);
@@ -37,7 +38,7 @@ pub fn join(parts: &[&Tensor], at: usize) -> Result<Tensor> {
         return Tensor::strings(&shape, strings);
     }
     let lists = parts.iter().map(|part| part.bytes()).collect::<Result<Vec<_>>>()?;
-    let mut bytes = Vec::with_capacity(elements * element.size());
+    let mut bytes = with_room(elements * element.size())?;
     for row in 0..outer {
         for (list, &length) in lists.iter().zip(&lengths) {
             let length = length * element.size();
@@ -81,7 +82,7 @@ pub fn section(tensor: &Tensor, at: usize, start: usize, length: usize) -> Resul
         return Tensor::strings(&shape, part.collect());
     }
     let (bytes, size) = (tensor.bytes()?, tensor.element().size());
-    let mut part = Vec::with_capacity(outer * length * inner * size);
+    let mut part = with_room(outer * length * inner * size)?;
     for from in rows {
         part.extend_from_slice(&bytes[from * size..(from + length * inner) * size]);
     }

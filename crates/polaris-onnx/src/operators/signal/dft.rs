@@ -4,14 +4,15 @@ use super::fourier::{Complex, transform};
 use super::single_length;
 use crate::limits::checked_elements;
 use crate::operators::{Call, axis, one};
+use crate::room::{Collected, filled, with_room};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// Numbers as pairs, from a tensor whose last axis holds the real and perhaps the imaginary part.
 fn pairs(tensor: &Tensor, parts: usize) -> Result<Vec<Complex>> {
     let values = tensor.to_f64()?;
     match parts {
-        1 => Ok(values.into_iter().map(|re| [re, 0.0]).collect()),
-        2 => Ok(values.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()),
+        1 => values.into_iter().map(|re| [re, 0.0]).collected(),
+        2 => values.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collected(),
         _ => {
             Err(Error::operands(format!("the last axis has {parts} parts of numbers, not 1 or 2")))
         }
@@ -66,8 +67,8 @@ pub fn dft(call: &Call<'_>) -> Result<Vec<Value>> {
     let outer: usize = shape[..at].iter().product();
     let inner: usize = shape[at + 1..].iter().product();
     let values = pairs(data, parts)?;
-    let mut results = vec![0.0; outer * kept * inner * made_parts];
-    let mut line = vec![[0.0; 2]; length];
+    let mut results = filled(0.0, outer * kept * inner * made_parts)?;
+    let mut line = filled([0.0; 2], length)?;
     for row in 0..outer {
         for column in 0..inner {
             line.fill([0.0; 2]);
@@ -77,7 +78,7 @@ pub fn dft(call: &Call<'_>) -> Result<Vec<Value>> {
             if inverse && one_sided {
                 mirror(&mut line);
             }
-            for (index, value) in transform(&line, inverse).iter().take(kept).enumerate() {
+            for (index, value) in transform(&line, inverse)?.iter().take(kept).enumerate() {
                 let place = ((row * kept + index) * inner + column) * made_parts;
                 results[place..place + made_parts].copy_from_slice(&value[..made_parts]);
             }
@@ -111,7 +112,7 @@ pub fn stft(call: &Call<'_>) -> Result<Vec<Value>> {
     let window = call.optional(2)?.map(|window| window.to_f64()).transpose()?;
     let default = window.as_ref().map_or(samples, Vec::len);
     let length = usable(single_length(call, 3)?.unwrap_or(default))?;
-    let window = window.unwrap_or_else(|| vec![1.0; length]);
+    let window = window.map_or_else(|| filled(1.0, length), Ok)?;
     let one_sided = call.attributes().flag("onesided", true)?;
     if one_sided && parts != 1 {
         return Err(Error::operands("the transform of complex numbers has no symmetric half"));
@@ -123,8 +124,8 @@ pub fn stft(call: &Call<'_>) -> Result<Vec<Value>> {
     let shape = [batch, frames, kept, 2];
     let elements = checked_elements(ElementType::C128, &shape)?;
     let values = pairs(signal, parts)?;
-    let mut results = Vec::with_capacity(elements);
-    let mut line = vec![[0.0; 2]; length];
+    let mut results = with_room(elements)?;
+    let mut line = filled([0.0; 2], length)?;
     for number in 0..batch {
         for frame in 0..frames {
             line.fill([0.0; 2]);
@@ -132,7 +133,7 @@ pub fn stft(call: &Call<'_>) -> Result<Vec<Value>> {
             for ((slot, &[re, im]), &weight) in line.iter_mut().zip(rest).zip(&window) {
                 *slot = [re * weight, im * weight];
             }
-            results.extend(transform(&line, false).into_iter().take(kept).flatten());
+            results.extend(transform(&line, false)?.into_iter().take(kept).flatten());
         }
     }
     Ok(one(Tensor::from_f64(signal.element(), &shape, &results)?))

@@ -4,6 +4,7 @@ use super::single_length;
 use super::window::output_element;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn mel_weight_matrix(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -29,7 +30,7 @@ pub fn mel_weight_matrix(call: &Call<'_>) -> Result<Vec<Value>> {
             Error::operands(format!("{hertz} hertz are not in a spectrum of {bins} bins"))
         })
     };
-    let mut weights = vec![0.0; elements];
+    let mut weights = filled(0.0, elements)?;
     for band in 0..bands {
         let (start, peak, end) = (bin(band)?, bin(band + 1)?, bin(band + 2)?);
         if peak >= bins {

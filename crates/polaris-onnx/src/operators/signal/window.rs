@@ -5,6 +5,7 @@ use std::f64::consts::PI;
 use super::single_length;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one};
+use crate::room::Collected;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 /// A window made of the weight at each part of a full turn.
@@ -14,9 +15,9 @@ fn window(call: &Call<'_>, weight: impl Fn(f64) -> f64) -> Result<Vec<Value>> {
     checked_elements(ElementType::F64, &[size])?;
     let periodic = call.attributes().flag("periodic", true)?;
     let whole = if periodic { size } else { size.saturating_sub(1) };
-    let weights: Vec<f64> = (0..size)
+    let weights = (0..size)
         .map(|index| if whole == 0 { 1.0 } else { weight(2.0 * PI * index as f64 / whole as f64) })
-        .collect();
+        .collected()?;
     Ok(one(Tensor::from_f64(element, &[size], &weights)?))
 }
 

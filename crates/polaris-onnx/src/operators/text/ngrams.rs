@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::limits::checked_elements;
 use crate::operators::shape::length;
 use crate::operators::{Call, one};
+use crate::room::filled;
 use crate::{Attributes, ElementType, Error, Result, Tensor, Value};
 
 /// Tokens of both kinds.
@@ -98,7 +99,7 @@ pub fn tf_idf_vectorizer(call: &Call<'_>) -> Result<Vec<Value>> {
     };
     let tokens: Vec<Option<usize>> =
         tokens(data)?.iter().map(|token| known.get(token).copied()).collect();
-    let mut results = vec![0.0; elements];
+    let mut results = filled(0.0, elements)?;
     let mut counts = vec![0; places.len()];
     for (row, result) in results.chunks_exact_mut(width.max(1)).enumerate() {
         counts.fill(0);

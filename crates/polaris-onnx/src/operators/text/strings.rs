@@ -6,6 +6,7 @@ use regex::Regex;
 
 use crate::limits::checked_elements;
 use crate::operators::{Call, one, walk};
+use crate::room::with_room;
 use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn regex_full_match(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -28,8 +29,8 @@ pub fn string_concat(call: &Call<'_>) -> Result<Vec<Value>> {
     let shape = walk::broadcast_shapes(&[first.shape(), second.shape()])?;
     checked_elements(ElementType::String, &shape)?;
     let (a, b) = (first.as_strings()?, second.as_strings()?);
-    let places = walk::broadcast_places(first.shape(), &shape);
-    let others = walk::broadcast_places(second.shape(), &shape);
+    let places = walk::broadcast_places(first.shape(), &shape)?;
+    let others = walk::broadcast_places(second.shape(), &shape)?;
     let lengths = places.iter().zip(&others).map(|(&i, &j)| a[i].len().saturating_add(b[j].len()));
     checked_elements(ElementType::U8, &[lengths.fold(0, usize::saturating_add)])?;
     let joined = places.iter().zip(&others).map(|(&i, &j)| [a[i].as_str(), b[j].as_str()].concat());
@@ -80,7 +81,7 @@ pub fn string_split(call: &Call<'_>) -> Result<Vec<Value>> {
     let counts: Vec<i64> = lists.iter().map(|list| list.len() as i64).collect();
     let mut shape = data.shape().to_vec();
     shape.push(longest);
-    let mut parts = Vec::with_capacity(checked_elements(ElementType::String, &shape)?);
+    let mut parts = with_room(checked_elements(ElementType::String, &shape)?)?;
     for mut list in lists {
         list.resize(longest, String::new());
         parts.append(&mut list);

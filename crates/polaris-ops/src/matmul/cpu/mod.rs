@@ -77,6 +77,9 @@ fn compute(
 ) -> Result<()> {
     let parts = op.parts(inputs)?;
     let geometry = Geometry::new(op, &parts, output)?;
+    if output.elements() == 0 {
+        return Ok(());
+    }
     let mut buffers = [output.buffer(); 8];
     for (buffer, input) in buffers.iter_mut().zip(inputs) {
         *buffer = input.buffer();

@@ -154,7 +154,11 @@ impl<'a> Source<'a> {
         let rows = self.rows(part.rows);
         let width = self.row_elements();
         let padded = Padded { start: copy, image: rows * width, row: width, column: self.channels };
-        let grain = (16 << 10) / width.max(1) + 1;
+        if width == 0 {
+            // There is no copy, and every tap lies on padding.
+            return padded;
+        }
+        let grain = (16 << 10) / width + 1;
         cpu.pool().for_chunks(part.images * rows, grain, |chunk| {
             for index in chunk {
                 let (image, row) = (index / rows, index % rows);
