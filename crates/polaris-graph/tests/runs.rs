@@ -5,7 +5,7 @@ mod models;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use models::{Is, file, int, ints, longs, node, unnamed, value};
+use models::{Is, file, int, longs, node, unnamed, value};
 use polaris_core::CancellationToken;
 use polaris_graph::{Error, Mode, Options, RunOptions, Session};
 use polaris_onnx::messages::Graph;

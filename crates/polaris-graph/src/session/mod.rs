@@ -84,7 +84,8 @@ impl Session {
     /// Takes a model that is in memory.
     ///
     /// # Errors
-    /// If it has operators that are not supported. If the mode and the device contradict each other.
+    /// If its graph contradicts itself, or has operators that are not supported. If the mode and the device
+    /// contradict each other.
     pub fn new(runtime: &Runtime, model: Model, options: &Options) -> Result<Self> {
         let _limits = limits(runtime.cpu(), [options.cancellation.as_ref(), None]);
         let packs = Packs::open(None, None, runtime.cpu().as_ref());
@@ -98,6 +99,7 @@ impl Session {
         packs: Packs,
         options: &Options,
     ) -> Result<Self> {
+        model.graph.validate()?;
         let operators = unsupported(&model.graph);
         if !operators.is_empty() {
             return Err(Error::Unsupported { operators });
