@@ -32,8 +32,9 @@ fn attention(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     if !dtype.is_float() || !one_type || beyond || wants_more(node) || !is_plain(node, dtype)? {
         return Ok(false);
     }
-    let ([batch, heads, queries, _], [_, _, keys, _]) = (q.dims, k.dims);
-    if !go_together(&q, &k, &v) || keys == 0 {
+    let ([batch, heads, queries, depth], [_, _, keys, _]) = (q.dims, k.dims);
+    // Without keys, or elements of them, there is nothing to weigh.
+    if !go_together(&q, &k, &v) || keys == 0 || depth == 0 {
         return Ok(false);
     }
     let scores = Shape::new(&[batch, heads, queries, keys])?;

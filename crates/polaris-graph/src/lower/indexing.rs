@@ -55,6 +55,10 @@ fn look_up(b: &mut Builder<'_>, node: &Node, rule: LookupRule) -> Result<bool> {
         return Ok(false);
     };
     let Some(index) = input(node, 1) else { return Ok(false) };
+    // Devices do not look at indices that no element is taken by, and wrong ones are an error.
+    if made_shape.elements() == 0 {
+        return Ok(false);
+    }
     // One constant index is a view.
     if let (LookupRule::Take, Some(at)) = (rule, single_index(b, index, shape[along])) {
         let operand = b.operand(id)?;

@@ -131,7 +131,8 @@ fn global(b: &mut Builder<'_>, node: &Node, reduction: Reduction) -> Result<bool
     else {
         return Ok(false);
     };
-    if !dtype.is_float() || shape.rank() < 3 {
+    // A largest element of none is the interpreter's affair.
+    if !dtype.is_float() || shape.rank() < 3 || shape.elements() == 0 {
         return Ok(false);
     }
     let axes: Vec<usize> = (2..shape.rank()).collect();

@@ -50,6 +50,9 @@ fn lstm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     }
     let hidden = gates / 4;
+    if attributes.int("hidden_size")?.is_some_and(|said| usize::try_from(said) != Ok(hidden)) {
+        return Ok(false);
+    }
     let backward_only = attributes.string_or("direction", "forward")? == "reverse";
     let sequence = b.new_array(dtype, Shape::new(&[steps, directions, batch, hidden])?);
     let last_shape = Shape::new(&[directions, batch, hidden])?;

@@ -39,7 +39,7 @@ pub fn random(ty: &Type, name: &str, seed: u64) -> anyhow::Result<Tensor> {
     let mut random = Random::new(&words);
     let count = shape.iter().try_fold(1usize, |count, &length| count.checked_mul(length));
     // Numbers are drawn in 8 bytes each, whatever they become.
-    let limit = largest_tensor() / 8;
+    let limit = largest_tensor() / (8 + element.size() as u64);
     let Some(count) = count.filter(|&count| count as u64 <= limit) else {
         bail!(
             "no random numbers are made for the input `{name}`, {ty}: at most {limit} fit into memory; \
@@ -80,4 +80,24 @@ fn element(code: &str) -> Option<ElementType> {
 
 fn code(element: ElementType) -> Option<&'static str> {
     CODES.iter().find(|(other, _)| *other == element).map(|(_, code)| *code)
+}
+
+#[cfg(test)]
+mod tests {
+    use polaris::onnx::Dim;
+
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_the_memory_limit_are_refused() {
+        let of = |lengths: &[usize]| {
+            let dims = lengths.iter().map(|&length| Dim::Known(length)).collect();
+            random(&Type::Tensor(ElementType::F32, Some(dims)), "x", 1)
+        };
+        assert_eq!(of(&[2, 3]).unwrap().shape(), [2, 3]);
+        for lengths in [&[1 << 16, 1 << 16][..], &[1 << 62], &[usize::MAX, 8]] {
+            let error = of(lengths).unwrap_err().to_string();
+            assert!(error.contains("the input `x`"), "{error}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Interpolation along one axis: which elements an output element is made of, with which weights.
 
-use crate::{Error, Result};
+use crate::limits::checked_elements;
+use crate::room::{Collected, with_room};
+use crate::{ElementType, Error, Result};
 
 /// How neighbours are weighted.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +105,8 @@ impl Axis {
         if self.input == 0 {
             return Err(Error::operands("nothing can be made of an axis without elements"));
         }
+        // An element has four taps, but for those that shrink an axis, and then there are few elements.
+        checked_elements(ElementType::C128, &[self.output, 6])?;
         let last = self.input as f64 - 1.0;
         let make = |at: usize| {
             let mut place = self.place(at);
@@ -119,7 +123,7 @@ impl Axis {
             let reach = 4.0 / self.scale.min(1.0) + 4.0;
             Some(self.taps_at(place.max(-reach).min(last + reach)))
         };
-        Ok((0..self.output).map(make).collect())
+        (0..self.output).map(make).collected()
     }
 
     fn taps_at(&self, place: f64) -> Vec<(usize, f64)> {
@@ -170,8 +174,8 @@ pub fn apply(
     [outer, length, inner]: [usize; 3],
     taps: &[Taps],
     outside: f64,
-) -> Vec<f64> {
-    let mut made = Vec::with_capacity(outer * taps.len() * inner);
+) -> Result<Vec<f64>> {
+    let mut made = with_room(outer * taps.len() * inner)?;
     for block in 0..outer {
         let source = &values[block * length * inner..(block + 1) * length * inner];
         for taps in taps {
@@ -189,5 +193,5 @@ pub fn apply(
             }
         }
     }
-    made
+    Ok(made)
 }

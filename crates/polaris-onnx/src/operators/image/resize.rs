@@ -218,7 +218,7 @@ fn resample(x: &Tensor, axes: &[Axis], outside: f64) -> Result<Tensor> {
         let blocks = sides(&current);
         current[at] = taps.len();
         checked_elements(ElementType::F64, &current)?;
-        values = interpolate::apply(&values, blocks, taps, outside);
+        values = interpolate::apply(&values, blocks, taps, outside)?;
     }
     saturated(x.element(), &shape, values)
 }

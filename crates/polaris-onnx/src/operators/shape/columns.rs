@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use super::length;
 use crate::limits::checked_elements;
 use crate::operators::{Call, one, walk};
+use crate::room::filled;
 use crate::{Error, Result, Tensor, Value};
 
 /// How blocks lie in an image, one entry for each axis of space.
@@ -89,20 +90,28 @@ pub fn col2im(call: &Call<'_>) -> Result<Vec<Value>> {
         return Ok(one(Tensor::zeros(data.element(), &shape)?));
     }
     let result = if data.element().is_float() {
-        Tensor::from_f64(data.element(), &shape, &sums(&data.to_f64()?, &layout, images))?
+        Tensor::from_f64(data.element(), &shape, &sums(&data.to_f64()?, &layout, images)?)?
     } else {
-        Tensor::from_integers(data.element(), &shape, &sums(&data.to_integers()?, &layout, images))?
+        Tensor::from_integers(
+            data.element(),
+            &shape,
+            &sums(&data.to_integers()?, &layout, images)?,
+        )?
     };
     Ok(one(result))
 }
 
 /// Adds each element of each block to the pixel where it lies.
-fn sums<T: Copy + Default + AddAssign>(columns: &[T], layout: &Layout, images: usize) -> Vec<T> {
+fn sums<T: Copy + Default + AddAssign>(
+    columns: &[T],
+    layout: &Layout,
+    images: usize,
+) -> Result<Vec<T>> {
     let pixels: usize = layout.image.iter().product();
     let block: usize = layout.block.iter().product();
     let blocks: usize = layout.blocks.iter().product();
     let strides = walk::strides(&layout.image);
-    let mut result = vec![T::default(); images * pixels];
+    let mut result = filled(T::default(), images * pixels)?;
     for element in 0..block {
         let within = walk::coordinates(element, &layout.block);
         // Flat places in the image of this element of every block, in the order of the columns.
@@ -124,5 +133,5 @@ fn sums<T: Copy + Default + AddAssign>(columns: &[T], layout: &Layout, images: u
             }
         }
     }
-    result
+    Ok(result)
 }
