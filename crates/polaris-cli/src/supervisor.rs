@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -62,7 +62,6 @@ pub fn supervise(
     limits: Limits,
     progress: &mut dyn FnMut(&Tally),
 ) -> anyhow::Result<Supervised> {
-    let start = Instant::now();
     let mut supervisor = Supervisor {
         global,
         device: device.id(),
@@ -82,8 +81,9 @@ pub fn supervise(
         Level::Quick => 1,
         _ => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_WORKERS)),
     };
+    let start = Instant::now();
     let mut patience = supervisor.limits.crashes;
-    while patience > 0 && !supervisor.tally.left().is_empty() {
+    while patience > 0 && !interrupt::requested() && !supervisor.tally.left().is_empty() {
         let left = supervisor.tally.left();
         let count = workers.min(left.len());
         let share = |n: usize| left.iter().skip(n).step_by(count).cloned().collect();
@@ -95,19 +95,21 @@ pub fn supervise(
         };
         let jobs = (0..count).map(|n| Job { task: Task::Run(share(n)), ..job.clone() });
         let jobs: Vec<Job> = jobs.collect();
-        let Ending::Crashed(how) = supervisor.run(&jobs)? else {
-            break;
-        };
-        if jobs.len() > 1 {
-            // A driver may take others down with the one at fault, so that nobody is blamed yet:
-            // from here on one worker runs alone, and what it dies in did it.
-            supervisor.tally.crashed_beside_others();
-            workers = 1;
-        } else if supervisor.tally.crashed(&how).is_none() {
-            // It died before it ran anything: another one would too.
-            return Err(supervisor.unusable(&how));
+        match supervisor.run(&jobs)? {
+            // What failed beside others runs again alone.
+            _ if count > 1 => {
+                supervisor.tally.ended_beside_others();
+                workers = 1;
+            }
+            Ending::Regular => break,
+            Ending::Crashed(how) => {
+                if supervisor.tally.crashed(&how).is_none() {
+                    // It died before it ran anything: another one would too.
+                    return Err(supervisor.unusable(&how));
+                }
+                patience -= 1;
+            }
         }
-        patience -= 1;
     }
     supervisor.verify(job)?;
     Ok(Supervised { programs: supervisor.programs, report: supervisor.tally.into_report() })
@@ -190,6 +192,7 @@ impl Supervisor<'_> {
         workers: &mut [Worker],
         lines: &Receiver<(usize, Option<Line>)>,
     ) -> anyhow::Result<Ending> {
+        let is_alone = workers.len() == 1;
         while workers.iter().any(|worker| !worker.is_done) {
             let message = lines.recv_timeout(Duration::from_millis(50));
             if interrupt::requested() {
@@ -202,7 +205,10 @@ impl Supervisor<'_> {
                     worker.last_word = Instant::now();
                     worker.counts = ProgramCounts { built: line.built, from_disk: line.from_disk };
                     worker.is_done = matches!(line.event, Event::End { .. });
-                    self.tally.add(line.event);
+                    match is_alone {
+                        true => self.tally.add(line.event),
+                        false => self.tally.add_beside_others(line.event),
+                    }
                     (self.progress)(&self.tally);
                 }
                 Ok((number, None)) if !workers[number].is_done => {

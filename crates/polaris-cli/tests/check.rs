@@ -58,6 +58,30 @@ fn the_cpu_passes_its_check() {
     assert_eq!(programs(&check), (0, 0));
 }
 
+/// How many kernels were run and exist, over all suites.
+fn kernels(check: &Value) -> (u64, u64) {
+    let device = &check["devices"][0];
+    let count = |of: &Value, name: &str| of[name].as_u64().expect("a count of kernels");
+    let sum = |name: &str| -> u64 {
+        device["suites"].as_array().unwrap().iter().map(|suite| count(suite, name)).sum()
+    };
+    let counts = (count(device, "kernels_run"), count(device, "kernels_exist"));
+    assert_eq!(counts, (sum("kernels_run"), sum("kernels_exist")), "{check:#}");
+    counts
+}
+
+#[test]
+fn a_check_says_how_many_kernels_it_ran() {
+    let home = Home::new();
+    let (some, exist) =
+        kernels(&home.run("check --quick --device cpu --json").exits_with(0).json());
+    assert!(0 < some && some < exist, "{some} of {exist}");
+    let whole = home.run("check --device cpu --json").exits_with(0).json();
+    assert_eq!(kernels(&whole), (exist, exist));
+    home.run("check --quick --device cpu").exits_with(0).says(&[&format!("{some} of {exist}")]);
+    home.run("check --quick --full").exits_with(2);
+}
+
 #[test]
 fn a_filled_cache_builds_nothing_and_damaged_programs_are_built_anew() {
     let home = Home::new();

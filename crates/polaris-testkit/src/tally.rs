@@ -133,6 +133,14 @@ impl Tally {
         }
     }
 
+    /// Takes note of an event of a job that runs beside others. What fails there may be the fault
+    /// of another, which brought the device down: it is still to be run.
+    pub fn add_beside_others(&mut self, event: Event) {
+        if !matches!(event, Event::Finding { outcome: Err(_), .. }) {
+            self.add(event);
+        }
+    }
+
     /// What is still to be run, in order.
     pub fn left(&self) -> &[Unit] {
         &self.left
@@ -143,9 +151,9 @@ impl Tally {
         self.under_way.is_some()
     }
 
-    /// Takes note that the process of a job died or hung while others ran beside it: whose kernel
+    /// Takes note that jobs side by side have ended, or that one of them died or hung: whose kernel
     /// it was is not known. What was under way is still to be run.
-    pub fn crashed_beside_others(&mut self) {
+    pub fn ended_beside_others(&mut self) {
         self.under_way = None;
     }
 
