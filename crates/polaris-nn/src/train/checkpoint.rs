@@ -142,7 +142,7 @@ impl Checkpoint {
             match Self::config(&path) {
                 Ok(config) => return Ok(Some((path, config))),
                 Err(error) => {
-                    log::warn!("{error}; trying the checkpoint before it");
+                    log::warn!("{error}; it is passed over");
                     newest.get_or_insert(error);
                 }
             }

@@ -63,21 +63,23 @@ pub fn run(mut global: Global, options: &Train) -> anyhow::Result<u8> {
         config.data.tokenizer = path.to_string_lossy().into_owned();
     }
     let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
-    // Asked before data are read, which may take long, and again once no other process can change the answer.
+    // Asked before data are read, which may take long, and again once no other process can change the answer. A
+    // folder is not made for a configuration that turns out to be wrong.
     may_begin(&out, options.resume)?;
+    let (resumed, locked) = match options.resume {
+        true => {
+            let folder = RunFolder::open(&out)?;
+            (newest_checkpoint(&folder, &config)?, Some(folder))
+        }
+        false => (None, None),
+    };
     let begin = std::time::Instant::now();
     let mut trainer = Trainer::new(&config, &folder, &device)?;
-    let run_folder = RunFolder::open(&out)?;
-    may_begin(&out, options.resume)?;
-    let resumed = match options.resume {
-        true => Checkpoint::newest(&run_folder.checkpoints())?,
-        false => None,
-    };
-    if let Some((path, before)) = &resumed {
-        check_same_training(before, &config, path)?;
-        trainer.resume(path)?;
+    let run_folder = locked.map_or_else(|| RunFolder::open(&out), Ok)?;
+    match &resumed {
+        Some(path) => trainer.resume(path)?,
+        None => may_begin(&out, false)?,
     }
-    let resumed = resumed.map(|(path, _)| path);
     let text = toml::to_string(&config)?;
     polaris::nn::tensors_file::write_atomically(&out.join("config.toml"), text.as_bytes())?;
     if !json {
@@ -147,6 +149,13 @@ fn may_begin(out: &Path, resume: bool) -> anyhow::Result<()> {
         ),
         None => Ok(()),
     }
+}
+
+/// The checkpoint to go on from, which must be of this training.
+fn newest_checkpoint(folder: &RunFolder, config: &Config) -> anyhow::Result<Option<PathBuf>> {
+    let Some((path, before)) = Checkpoint::newest(&folder.checkpoints())? else { return Ok(None) };
+    check_same_training(&before, config, &path)?;
+    Ok(Some(path))
 }
 
 /// What a training may go on with in another way: how long, how often, where.
