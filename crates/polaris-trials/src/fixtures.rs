@@ -135,10 +135,40 @@ fn train(settings: &Settings, source: &str, data: &str) -> Result<Vec<(String, V
     // The folder's name differs from run to run, and stands in the files; damage must hit the same places.
     let own = settings.work.display().to_string();
     for (_, bytes) in &mut files {
-        blank(bytes, own.as_bytes());
+        replace(bytes, own.as_bytes(), &blank(settings));
     }
-    std::fs::remove_dir_all(&folder)?;
     Ok(files)
+}
+
+/// What stands in fixtures for the name of this run's folder, in as many bytes.
+fn blank(settings: &Settings) -> Vec<u8> {
+    vec![b'~'; settings.work.display().to_string().len()]
+}
+
+/// The configuration that a fixture was trained by: it names the data by their place in this run.
+pub fn configuration_of_trained(settings: &Settings, source: &str) -> Value {
+    let mut document = configuration(source);
+    let name = document["data"]["path"].as_str().unwrap_or_default().to_owned();
+    document["data"]["path"] = json!(settings.work.join(format!("trained-{source}")).join(name));
+    document
+}
+
+/// A file of a fixture, damaged or not, as it belongs into this run.
+pub fn of_this_run(settings: &Settings, mut bytes: Vec<u8>) -> Vec<u8> {
+    let own = settings.work.display().to_string();
+    replace(&mut bytes, &blank(settings), own.as_bytes());
+    bytes
+}
+
+/// Replaces bytes by as many others.
+fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+    let mut at = 0;
+    while at + from.len() <= bytes.len() {
+        if bytes[at..].starts_with(from) {
+            bytes[at..at + from.len()].copy_from_slice(to);
+        }
+        at += 1;
+    }
 }
 
 fn collect(folder: &Path, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
@@ -152,16 +182,6 @@ fn collect(folder: &Path, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> Res
         }
     }
     Ok(())
-}
-
-fn blank(bytes: &mut [u8], word: &[u8]) {
-    let mut at = 0;
-    while at + word.len() <= bytes.len() {
-        if &bytes[at..at + word.len()] == word {
-            bytes[at..at + word.len()].fill(b'/');
-        }
-        at += 1;
-    }
 }
 
 /// Elements of a token's vector.

@@ -181,15 +181,21 @@ impl<'a> Trial<'a> {
 }
 
 impl Settings {
-    /// Makes a folder that the binary's user owns.
+    /// Makes a folder that the binary's user owns, and those that it lies in.
     pub fn make_folder(&self, path: &Path) -> Result<()> {
-        std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent() {
+            self.make_folder(parent)?;
+        }
+        std::fs::create_dir(path).with_context(|| path.display().to_string())?;
         self.hand_over(path)
     }
 
     /// Writes a file that the binary's user owns.
     pub fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+        if let Some(parent) = path.parent() {
             self.make_folder(parent)?;
         }
         std::fs::write(path, bytes).with_context(|| path.display().to_string())?;

@@ -6,16 +6,23 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use prost::Message;
 
 use super::encoded;
-use crate::fixtures::{Encoder, TABLE, configuration, text, toml};
+use super::training::npz;
+use crate::fixtures::{
+    Encoder, TABLE, configuration, configuration_of_trained, of_this_run, text, toml,
+};
 use crate::formats;
+use crate::judge::Kind;
 use crate::models;
 use crate::process::Call;
 use crate::trial::Trial;
 
-/// What stands in the file's place.
-const KINDS: [&str; 12] = [
+/// What stands in the file's place. `good` is what belongs there: the command must succeed then, or the other
+/// kinds would show nothing.
+const KINDS: [&str; 13] = [
+    "good",
     "fifo",
     "zero",
     "full",
@@ -45,6 +52,7 @@ const PLACES: &[(&str, &str)] = &[
     ("weights.bin", "run external.onnx --mode cpu --random-inputs"),
     ("tests/one/model.onnx", "onnx-test tests"),
     ("tests", "onnx-test tests"),
+    ("tests/one/test_data_set_0/input_0.pb", "onnx-test tests"),
     ("config.toml", "train config.toml --out run"),
     ("table.csv", "train config.toml --out run"),
     ("run", "train config.toml --out run"),
@@ -102,14 +110,19 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     let kind = KINDS[number % KINDS.len()];
     trial.about = format!("{name} is {kind}");
     surroundings(trial, command)?;
-    put(trial, name, kind)?;
+    if kind != "good" {
+        put(trial, name, kind)?;
+    }
     let mut call = Call::new(command.split_whitespace());
     if name.starts_with("vendors") {
         let folder = trial.path("vendors");
         call = call.env("POLARIS_OPENCL", "on").env("OCL_ICD_VENDORS", folder);
         call.limits.address_kib = 32 << 20;
     }
-    trial.run(call)?;
+    let ended = trial.run(call)?;
+    if kind == "good" && !ended.succeeded() && !ended.hung {
+        trial.fault(Kind::Broken, format!("{command}: fails with good files"), ended.stderr_text());
+    }
     Ok(())
 }
 
@@ -126,22 +139,27 @@ fn surroundings(trial: &Trial<'_>, command: &str) -> Result<()> {
         for (name, data) in &sample.files {
             trial.write(name, data)?;
         }
-        if name == "model.onnx" {
-            trial.write("tests/one/model.onnx", encoded(&sample))?;
-        }
     }
+    write_test(trial)?;
     trial.write("x.npy", formats::npy("<f4", &[1, 8], &formats::floats(8)))?;
     trial.write("image.png", formats::image(8, 8, image::ImageFormat::Png))?;
     trial.write("labels.txt", "a\nb\nc\n")?;
     trial.write("lines.txt", "a cat\nsleeps\n")?;
+    trial.write("tuned.jsonl", "")?;
     if command.starts_with("embed") {
         Encoder::new().write(trial, "encoder")?;
         trial.write("tok.json", Encoder::new().tokenizer.to_string())?;
     }
     if command.starts_with("train") {
-        trial.write("config.toml", toml(&configuration("csv")))?;
+        let document = match command.ends_with("--resume") {
+            true => configuration_of_trained(trial.settings, "csv"),
+            false => configuration("csv"),
+        };
+        trial.write("config.toml", toml(&document))?;
         trial.write("table.csv", TABLE)?;
         trial.write("text.txt", text())?;
+        trial.write("bpe.json", Encoder::new().tokenizer.to_string())?;
+        trial.write("data.npz", npz(None))?;
         for source in ["npz", "idx", "images", "text"] {
             trial.write(format!("{source}.toml"), toml(&configuration(source)))?;
         }
@@ -159,9 +177,23 @@ fn surroundings(trial: &Trial<'_>, command: &str) -> Result<()> {
         let files = if command.starts_with("generate") { &trained.text } else { &trained.table };
         if !command.ends_with("--out run") {
             for (name, bytes) in files {
-                trial.write(name, bytes)?;
+                trial.write(name, of_this_run(trial.settings, bytes.clone()))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Test data in the layout of the standard.
+fn write_test(trial: &Trial<'_>) -> Result<()> {
+    use models::{F32, constant, graph, model, node, value};
+    let ends = ["x", "y"].map(|name| vec![value(name, F32, &[2])]);
+    let [inputs, outputs] = ends;
+    let relu = model(17, graph(vec![node("Relu", "x", "y", vec![])], vec![], inputs, outputs));
+    trial.write("tests/one/model.onnx", relu.encode_to_vec())?;
+    for (name, file) in [("x", "input_0.pb"), ("y", "output_0.pb")] {
+        let tensor = constant(name, &[2], &[1.0, 2.0]).encode_to_vec();
+        trial.write(format!("tests/one/test_data_set_0/{file}"), tensor)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::damage::{damage, damage_text};
-use crate::fixtures::{TABLE, configuration, text, toml};
+use crate::fixtures::{TABLE, configuration, configuration_of_trained, of_this_run, text, toml};
 use crate::formats;
 use crate::json_damage::damage_json;
 use crate::models;
@@ -113,7 +113,8 @@ fn write_data(trial: &Trial<'_>, source: &str, random: Option<&mut Random>) -> R
     Ok(())
 }
 
-fn npz(random: Option<&mut Random>) -> Vec<u8> {
+/// Arrays in an archive, damaged or not.
+pub fn npz(random: Option<&mut Random>) -> Vec<u8> {
     let inputs = formats::npy("<f4", &[10, 3], &formats::floats(30));
     let targets = formats::npy("<f4", &[10], &formats::floats(10));
     let plain =
@@ -224,7 +225,7 @@ fn damaged_model(trial: &mut Trial<'_>) -> Result<()> {
     for (name, bytes) in files {
         let damaged =
             (name == "run/model.safetensors").then(|| damaged_tensors(bytes, &mut trial.random));
-        trial.write(name, damaged.as_deref().unwrap_or(bytes))?;
+        trial.write(name, of_this_run(trial.settings, damaged.unwrap_or_else(|| bytes.clone())))?;
     }
     let data = if is_text { "text.txt" } else { "table.csv" };
     let command = match trial.random.below(4) {
@@ -274,10 +275,11 @@ fn damaged_checkpoint(trial: &mut Trial<'_>) -> Result<()> {
             (true, true) => damaged_tensors(bytes, &mut trial.random),
             (true, false) => damage(bytes, bytes, &mut trial.random),
         };
-        trial.write(name, damaged)?;
+        trial.write(name, of_this_run(trial.settings, damaged))?;
     }
     let source = if files.iter().any(|(name, _)| name == "text.txt") { "text" } else { "csv" };
-    train(trial, &toml(&configuration(source)), "--resume --set train.steps=3")
+    let configuration = configuration_of_trained(trial.settings, source);
+    train(trial, &toml(&configuration), "--resume --set train.steps=3")
 }
 
 /// Damaged inputs of a good model: arrays, images, names of classes.
