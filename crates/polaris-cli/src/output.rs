@@ -40,7 +40,18 @@ pub fn print_line(text: &str) -> anyhow::Result<()> {
 
 /// Says something on stderr. A stderr that nobody reads is no error.
 pub fn say_line(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", printable_lines(text));
+    let _ = writeln!(std::io::stderr().lock(), "{}", shortened(&printable_lines(text)));
+}
+
+/// Text of a readable length: names in files may have any.
+fn shortened(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 8000;
+    if text.len() <= LONGEST {
+        return Cow::Borrowed(text);
+    }
+    let begin: String = text.chars().take(LONGEST / 2).collect();
+    let left_out = text.len() - begin.len();
+    Cow::Owned(format!("{begin} [... {left_out} more bytes]"))
 }
 
 /// As `eprintln!`, through [`say_line`].
@@ -163,6 +174,18 @@ fn styled(length: Option<u64>, what: &str, template: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_without_end_is_shortened() {
+        let text = "\u{fc}".repeat(100_000);
+        let short = shortened(&text);
+        assert!(
+            short.len() < 9000 && short.ends_with("[... 192000 more bytes]"),
+            "{}",
+            short.len()
+        );
+        assert_eq!(shortened("short"), "short");
+    }
 
     #[test]
     fn names_in_tables_have_no_control_characters() {

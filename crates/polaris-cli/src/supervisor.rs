@@ -172,7 +172,7 @@ impl Supervisor<'_> {
         for (number, job) in jobs.iter().enumerate() {
             let mut process = self.spawn(job)?;
             let sender = sender.clone();
-            read_lines(&mut process, move |line| sender.send((number, line)).is_ok());
+            read_lines(&mut process, move |line| sender.send((number, line)).is_ok())?;
             let counts = ProgramCounts::default();
             workers.push(Worker { process, counts, last_word: Instant::now(), is_done: false });
         }
@@ -260,19 +260,21 @@ pub fn worker_command(global: &Global, device: DeviceId, name: &str) -> anyhow::
 }
 
 /// Reads a worker's lines in a thread, so that silence can be noticed.
-pub fn listen<T: DeserializeOwned + Send + 'static>(worker: &mut Child) -> Receiver<T> {
+pub fn listen<T: DeserializeOwned + Send + 'static>(
+    worker: &mut Child,
+) -> anyhow::Result<Receiver<T>> {
     let (sender, receiver) = mpsc::channel();
-    read_lines(worker, move |line| line.is_some_and(|line| sender.send(line).is_ok()));
-    receiver
+    read_lines(worker, move |line| line.is_some_and(|line| sender.send(line).is_ok()))?;
+    Ok(receiver)
 }
 
 /// Hands over each line, and `None` at the end, until it is refused.
 fn read_lines<T: DeserializeOwned>(
     worker: &mut Child,
     mut take: impl FnMut(Option<T>) -> bool + Send + 'static,
-) {
+) -> anyhow::Result<()> {
     if let Some(stdout) = worker.stdout.take() {
-        std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             // Drivers print on stdout too: what is no line of ours is not for us.
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             let mut lines = lines.filter_map(|line| serde_json::from_str(&line).ok());
@@ -280,7 +282,13 @@ fn read_lines<T: DeserializeOwned>(
                 take(None);
             }
         });
+        if let Err(error) = thread {
+            // Nobody would hear of it.
+            let _ = worker.kill();
+            return Err(error).context("a thread that listens to a worker cannot be started");
+        }
     }
+    Ok(())
 }
 
 /// The worker's side: reads a job from stdin, runs it, reports on stdout.

@@ -27,10 +27,15 @@ pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> io::Result<
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().expect("stdin should be piped");
     // A program that ends early closes its input; its log says why.
-    thread::spawn(move || stdin.write_all(&input));
-    let output = reader(child.stdout.take().expect("stdout should be piped"));
-    let log = reader(child.stderr.take().expect("stderr should be piped"));
-    match collect(&mut child, &output, &log, deadline) {
+    let stdout = child.stdout.take().expect("stdout should be piped");
+    let stderr = child.stderr.take().expect("stderr should be piped");
+    let streams = || {
+        thread::Builder::new().spawn(move || stdin.write_all(&input))?;
+        Ok((reader(stdout)?, reader(stderr)?))
+    };
+    let collected =
+        streams().and_then(|(output, log)| collect(&mut child, &output, &log, deadline));
+    match collected {
         Ok(Some(ended)) => Ok(Some(ended)),
         other => {
             // An error here means that it has just ended by itself.
@@ -43,14 +48,14 @@ pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> io::Result<
 
 type Bytes = Receiver<io::Result<Vec<u8>>>;
 
-fn reader(mut stream: impl Read + Send + 'static) -> Bytes {
+fn reader(mut stream: impl Read + Send + 'static) -> io::Result<Bytes> {
     let (sender, receiver) = channel();
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // Nobody listens any more if the program was killed.
         let _ = sender.send(stream.read_to_end(&mut bytes).map(|_| bytes));
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 fn collect(

@@ -223,15 +223,22 @@ impl Reader {
         if texts.len() <= part {
             return texts.iter().map(one).collect();
         }
+        let read = |part: &[T]| -> Vec<_> { part.iter().map(one).collect() };
         std::thread::scope(|scope| {
-            let work =
-                |part| scope.spawn(move || -> Vec<_> { <[T]>::iter(part).map(one).collect() });
-            let threads: Vec<_> = texts.chunks(part).map(work).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<_>>| match thread.join() {
-                Ok(sentences) => sentences,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let start = |part| {
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || read(part));
+                (thread.ok(), part)
             };
-            threads.into_iter().flat_map(join).collect()
+            let threads: Vec<_> = texts.chunks(part).map(start).collect();
+            let finish = |(thread, part): (Option<std::thread::ScopedJoinHandle<'_, _>>, _)| {
+                match thread.map(std::thread::ScopedJoinHandle::join) {
+                    Some(Ok(sentences)) => sentences,
+                    Some(Err(panic)) => std::panic::resume_unwind(panic),
+                    // The system refused a thread: this one does its work.
+                    None => read(part),
+                }
+            };
+            threads.into_iter().flat_map(finish).collect()
         })
     }
 }

@@ -58,7 +58,7 @@ impl Embedder {
     /// # Errors
     /// If the text cannot be read, the model fails, or the listener refuses a vector or wants no more.
     pub fn stream(&self, lines: Lines, listener: &mut dyn Listener) -> Result<Summary> {
-        let windows = read_ahead(Arc::clone(&self.reader), lines);
+        let windows = read_ahead(Arc::clone(&self.reader), lines)?;
         let mut summary = Summary::default();
         while let Some(window) = next(&windows, listener)? {
             self.window(window?, listener, &mut summary)?;
@@ -134,10 +134,13 @@ fn next<T>(windows: &Receiver<T>, listener: &mut dyn Listener) -> Result<Option<
 
 /// Reads windows on a thread of its own, one ahead. Nobody waits for the thread: it may sit in a read that never
 /// ends, and ends by itself when nobody takes its windows.
-fn read_ahead(reader: Arc<Reader>, lines: Lines) -> Receiver<Result<Vec<Read>>> {
+fn read_ahead(reader: Arc<Reader>, lines: Lines) -> Result<Receiver<Result<Vec<Read>>>> {
     let (sender, receiver) = sync_channel(1);
-    std::thread::spawn(move || read_windows(&reader, lines, &sender));
-    receiver
+    let thread = std::thread::Builder::new().name("polaris-lines".to_owned());
+    thread
+        .spawn(move || read_windows(&reader, lines, &sender))
+        .map_err(|cause| Error::Reading { line: 1, cause })?;
+    Ok(receiver)
 }
 
 fn read_windows(reader: &Reader, mut lines: Lines, sender: &SyncSender<Result<Vec<Read>>>) {

@@ -107,7 +107,7 @@ impl<'a> Client<'a> {
         command.env("POLARIS_TUNING", "off");
         let mut child = command.spawn().context("a process for tuning cannot be started")?;
         let stdin = child.stdin.take().context("the worker has no stdin")?;
-        let replies = listen(&mut child);
+        let replies = listen(&mut child)?;
         Ok(Process { child, stdin, replies })
     }
 }
