@@ -9,8 +9,7 @@ use polaris_onnx::{Attribute, ElementType, Graph, Model, Node, Tensor, Type, Val
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{Runtime, RuntimeOptions};
 
-/// An operator with the shapes of its inputs, constants after them, and attributes. Several outputs are
-/// written as a number after the name.
+/// An operator with the shapes of its inputs, constants after them, and attributes.
 struct Case {
     operator: &'static str,
     outputs: usize,
@@ -56,7 +55,6 @@ impl Case {
         self
     }
 
-    /// The operator, and one after it that reads every element of the first result.
     fn graph(&self) -> Graph {
         let mut graph = Graph::default();
         let mut inputs = Vec::new();
@@ -284,7 +282,7 @@ fn plans_of_empty_tensors_give_what_the_interpreter_gives() {
     let runtime = runtime();
     let opencl = runtime.devices().iter().any(|device| device.as_opencl().is_some());
     let modes = if opencl { vec![Mode::Cpu, Mode::Gpu] } else { vec![Mode::Cpu] };
-    let mut problems = Vec::new();
+    let (mut problems, mut computed) = (Vec::new(), 0);
     for case in cases() {
         let graph = case.graph();
         let sessions: Vec<Session> = (modes.iter())
@@ -304,9 +302,7 @@ fn plans_of_empty_tensors_give_what_the_interpreter_gives() {
                 tensors.iter().map(|tensor| Some(tensor.clone().into())).collect();
             let about = format!("{} of {shapes:?} {:?}", case.operator, case.attributes);
             let expected = interpret(&graph, &given, &[]);
-            if let (Err(error), true) = (&expected, std::env::var("SHOW").is_ok()) {
-                eprintln!("REFUSED {about}: {error}");
-            }
+            computed += usize::from(expected.is_ok());
             for (session, mode) in sessions.iter().zip(&modes) {
                 let run = || session.run_tensors(tensors.clone());
                 let found = match catch_unwind(AssertUnwindSafe(run)) {
@@ -335,5 +331,6 @@ fn plans_of_empty_tensors_give_what_the_interpreter_gives() {
             }
         }
     }
+    assert!(computed > 500, "only {computed} had a result");
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }

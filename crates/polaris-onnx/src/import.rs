@@ -97,6 +97,8 @@ impl Importer<'_> {
         let given = message.input.iter().map(|info| &info.name);
         let constants = message.initializer.iter().map(|tensor| &tensor.name);
         let made = message.node.iter().flat_map(|node| &node.output);
+        let sparse = message.sparse_initializer.iter().flat_map(|sparse| &sparse.values);
+        let constants = constants.chain(sparse.map(|values| &values.name));
         let own = given.chain(constants).chain(made).cloned().collect();
         self.scope().taken = own;
         let declared: HashMap<&str, &messages::ValueInfo> = message
@@ -434,5 +436,51 @@ fn needed_names<'m>(node: &'m messages::Node, names: &mut HashSet<&'m str>) {
             inner.remove(name);
         }
         names.extend(inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoExternalData;
+
+    fn node(name: &str, domain: &str, operator: &str, [from, to]: [&str; 2]) -> messages::Node {
+        messages::Node {
+            name: name.to_owned(),
+            domain: domain.to_owned(),
+            op_type: operator.to_owned(),
+            input: vec![from.to_owned()],
+            output: vec![to.to_owned()],
+            ..Default::default()
+        }
+    }
+
+    /// Nodes may have the same name, and call the same function.
+    #[test]
+    fn values_of_functions_have_names_of_their_own() {
+        let value =
+            |name: &str| messages::ValueInfo { name: name.to_owned(), ..Default::default() };
+        let function = messages::Function {
+            name: "F".to_owned(),
+            domain: "own".to_owned(),
+            input: vec!["a".to_owned()],
+            output: vec!["c".to_owned()],
+            node: vec![node("", "", "Neg", ["a", "b"]), node("", "", "Neg", ["b", "c"])],
+            ..Default::default()
+        };
+        let graph = messages::Graph {
+            node: vec![node("f", "own", "F", ["x", "y"]), node("f", "own", "F", ["y", "f/b"])],
+            input: vec![value("x")],
+            output: vec![value("f/b")],
+            ..Default::default()
+        };
+        let model =
+            messages::Model { graph: Some(graph), functions: vec![function], ..Default::default() };
+        let graph = graph_of_model(&model, &HashMap::new(), &NoExternalData).unwrap();
+        graph.validate().unwrap();
+        assert_eq!(graph.value(graph.outputs[0]).name, "f/b");
+        let x = crate::Tensor::scalar(3f32).into();
+        let y = crate::interpret(&graph, &[Some(x)], &[]).unwrap();
+        assert_eq!(y[0].tensor().unwrap().to_f64().unwrap(), [3.0]);
     }
 }

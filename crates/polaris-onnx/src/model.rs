@@ -54,6 +54,7 @@ impl Model {
             .map_err(|error| Error::format(format!("{error}; is the file whole?")))?;
         let opsets = import::opsets(&message.opset_import)?;
         let graph = import::graph_of_model(&message, &opsets, external)?;
+        graph.validate()?;
         Ok(Self {
             graph,
             ir_version: message.ir_version,

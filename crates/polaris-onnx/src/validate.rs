@@ -182,6 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn the_interpreter_refuses_what_is_no_graph() {
+        let mut graph = chain();
+        graph.nodes[0].inputs[0] = Some(ValueId(7));
+        let x = crate::Tensor::scalar(1f32).into();
+        let found = crate::interpret(&graph, &[Some(x)], &[]).unwrap_err().to_string();
+        assert!(found.contains("the value 7"), "{found}");
+    }
+
+    #[test]
     fn values_made_twice_or_never() {
         let found = refusal(|graph| graph.nodes.push(node(&[0], &[1])));
         assert!(found.contains("`y` is made again by node `n1`"), "{found}");

@@ -45,7 +45,7 @@ fn cases() -> Vec<Case> {
         ),
         (
             "MaxUnpool",
-            vec![image(), floats(&[1])],
+            vec![image(), list(&[0; 4])],
             vec![("kernel_shape", ints(&[2])), ("strides", ints(&[MANY / 3]))],
         ),
         ("Range", vec![single(0i64), single(MANY / 2), single(1i64)], vec![]),
@@ -98,6 +98,7 @@ fn operators_that_want_too_much_fail_alone() {
         assert!(output.status.success(), "{}\n{text}", output.status);
         return;
     }
+    let mut problems = Vec::new();
     for (operator, inputs, attributes) in cases() {
         let mut node = Node {
             path: operator.to_owned(),
@@ -111,9 +112,12 @@ fn operators_that_want_too_much_fail_alone() {
         attributes.into_iter().for_each(|(name, value)| node.attributes.set(name, value));
         let inputs: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
         eprintln!("{operator}");
-        let error = interpret_node(&node, &inputs, &NoScope).unwrap_err();
-        let Error::Node { reason, .. } = error else { panic!("{error}") };
-        let expected = matches!(*reason, Error::OutOfMemory { .. } | Error::TooLarge { .. });
-        assert!(expected, "{operator}: {reason}");
+        match interpret_node(&node, &inputs, &NoScope) {
+            Err(Error::Node { reason, .. })
+                if matches!(*reason, Error::OutOfMemory { .. } | Error::TooLarge { .. }) => {}
+            Err(error) => problems.push(error.to_string()),
+            Ok(_) => problems.push(format!("{operator} had room")),
+        }
     }
+    assert!(problems.is_empty(), "{problems:#?}");
 }
