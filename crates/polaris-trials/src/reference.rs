@@ -3,13 +3,17 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 const SCRIPT: &str = include_str!("../../../bench/trials/reference.py");
+
+/// Importing takes seconds on a busy machine, a model milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The process; trials ask one after another.
 pub struct Reference {
@@ -20,7 +24,7 @@ pub struct Reference {
 struct Process {
     child: Child,
     requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    answers: mpsc::Receiver<String>,
 }
 
 impl Reference {
@@ -33,8 +37,8 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Its answer to a request, as the script describes them; `None` if the model ended it, which is ONNX
-    /// Runtime's fault and not ours.
+    /// Its answer to a request, as the script describes them; `None` if ONNX Runtime crashes or hangs on the
+    /// model, which is not our fault.
     pub fn ask(&self, request: &Value) -> Result<Option<Value>> {
         let mut process = self.process.lock().expect("no thread should panic");
         let answer = process.ask(request);
@@ -52,14 +56,21 @@ impl Process {
         let context = || format!("cannot start --python {}", python.display());
         let mut child = command.spawn().with_context(context)?;
         let requests = child.stdin.take().context("Python has no stdin")?;
-        let answers = BufReader::new(child.stdout.take().context("Python has no stdout")?);
+        let stdout = child.stdout.take().context("Python has no stdout")?;
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
         Ok(Self { child, requests, answers })
     }
 
     fn ask(&mut self, request: &Value) -> Option<Value> {
         writeln!(self.requests, "{request}").ok()?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line).ok()?;
+        let line = self.answers.recv_timeout(PATIENCE).ok()?;
         serde_json::from_str(&line).ok()
     }
 }

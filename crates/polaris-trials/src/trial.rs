@@ -1,6 +1,7 @@
 //! One trial: a folder of its own, what is put into it, and the processes that are run there.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -189,7 +190,11 @@ impl Settings {
         if let Some(parent) = path.parent() {
             self.make_folder(parent)?;
         }
-        std::fs::create_dir(path).with_context(|| path.display().to_string())?;
+        match std::fs::create_dir(path) {
+            // Another trial made a folder that they share.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.with_context(|| path.display().to_string())?,
+        }
         self.hand_over(path)
     }
 
