@@ -20,6 +20,11 @@ use clap::Parser;
 
 use arguments::{Arguments, Bench, Command};
 
+/// Without memory for the smallest request the process ends with a documented code.
+#[global_allocator]
+static ALLOCATOR: polaris::runtime::LastResort<{ exit::FAILED as i32 }> =
+    polaris::runtime::LastResort;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -214,6 +214,8 @@ fn cases() -> Vec<Case> {
         case("Einsum", x).text("equation", "bij->j"),
         case("Conv", image).constant(weight(&[4, 3, 3, 3])).ints("pads", &[2, 2, 2, 2]),
         case("Conv", image).constant(weight(&[4, 3, 1, 1])),
+        case("Conv", image).constant(weight(&[4, 3, 1, 1])).text("auto_pad", "SAME_UPPER"),
+        case("Conv", image).constant(weight(&[4, 3, 3, 2])).text("auto_pad", "SAME_LOWER"),
         case("Conv", image).constant(weight(&[3, 1, 2, 2])).int("group", 3),
         case("Conv", &[&[2, 3, 9], &[4, 3, 2]]),
         case("ConvTranspose", image).constant(weight(&[3, 4, 3, 3])).ints("strides", &[2, 2]),

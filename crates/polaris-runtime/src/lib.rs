@@ -29,7 +29,8 @@ pub use device::{Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKi
 pub use error::{Error, Result};
 pub use mapped::MappedFile;
 pub use memory::{
-    Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, Live, LiveBlocks, MemoryUse,
+    Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, LastResort, Live, LiveBlocks,
+    MemoryUse,
 };
 pub use queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions, Timestamps};
 pub use runtime::{MemoryLimit, Runtime, RuntimeOptions};

@@ -227,6 +227,10 @@ impl Sliding {
 
 fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let Some(sliding) = Sliding::of(b, node)? else { return Ok(false) };
+    // SAME over an axis of length 0 has no window, where padding alone would have one.
+    if sliding.made_shape.elements() == 0 {
+        return Ok(false);
+    }
     if !sliding.pads.are_even() && !is_worth_padding(&sliding.shape, &sliding.pads) {
         return Ok(false);
     }

@@ -4,6 +4,7 @@ mod allocator;
 mod block;
 mod buffer;
 mod host;
+mod last_resort;
 mod live;
 #[cfg(target_os = "linux")]
 mod pages;
@@ -15,6 +16,7 @@ pub(crate) use block::Block;
 pub use buffer::Buffer;
 pub(crate) use host::{HostMemory, host_start};
 pub use host::{HostMut, HostOperands, HostRef};
+pub use last_resort::LastResort;
 pub use live::{Live, LiveBlocks};
 
 /// One allocation of a backend. Freed when dropped.
