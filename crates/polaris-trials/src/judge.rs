@@ -76,9 +76,8 @@ pub fn judge(call: &Call, ended: &Ended, folder: &Path) -> Vec<Fault> {
         let first = text.lines().next().unwrap_or_default();
         add(Kind::ExitCode, masked(&format!("{command}: {code}: {first}")), tail(&text));
     }
-    // Ctrl-C needs no explanation; what was found wrong is a result, on stdout.
-    let found = code == 1 && !ended.stdout.is_empty();
-    if matches!(code, 1..=3) && !found && text.trim().is_empty() {
+    // Ctrl-C needs no explanation, and what a test finds wrong is said on stdout.
+    if matches!(code, 2 | 3) && text.trim().is_empty() {
         add(Kind::Silence, format!("{command}: {code}"), String::new());
     }
     if text.len() > MOST_MESSAGE {
