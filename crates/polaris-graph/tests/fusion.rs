@@ -70,6 +70,17 @@ fn numbers(shape: &[usize], seed: usize) -> Tensor {
     Tensor::from_f64(ElementType::F32, shape, &values).unwrap()
 }
 
+fn session(runtime: &Runtime, graph: &Graph, mode: Mode) -> Session {
+    let model = Model {
+        graph: graph.clone(),
+        ir_version: 8,
+        opsets: [(String::new(), 20)].into(),
+        producer: String::new(),
+        metadata: Vec::new(),
+    };
+    Session::new(runtime, model, &Options { mode, ..Options::default() }).unwrap()
+}
+
 /// Runs a graph in every mode, compares with the interpreter, and returns the operations of the plan on
 /// the CPU.
 fn operations(graph: &Graph) -> Vec<String> {
@@ -86,15 +97,7 @@ fn operations(graph: &Graph) -> Vec<String> {
     let expected = interpret(graph, &given, &[]).unwrap();
     let mut names = Vec::new();
     for &mode in modes {
-        let model = Model {
-            graph: graph.clone(),
-            ir_version: 8,
-            opsets: [(String::new(), 20)].into(),
-            producer: String::new(),
-            metadata: Vec::new(),
-        };
-        let options = Options { mode, ..Options::default() };
-        let session = Session::new(&runtime, model, &options).unwrap();
+        let session = session(&runtime, graph, mode);
         let found = session.run_tensors(inputs.clone()).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             let expected = expected.tensor().unwrap();
@@ -169,6 +172,31 @@ fn a_batch_of_columns_is_no_matrix() {
     let y = maker.node("MatMul", &[x, w], &[]);
     let graph = maker.finish(&[y]);
     assert_eq!(operations(&graph), ["matmul"]);
+}
+
+/// A bias has the type of the accumulators: one of half precision is added by itself.
+#[test]
+fn half_precision_has_linear_layers_too() {
+    let mut maker = Maker::default();
+    let x = maker.input(&[3, 6]);
+    let (w, bias) = (maker.constant(&[6, 5]), maker.constant(&[5]));
+    let half = [("to", Attribute::Int(10))];
+    let [x, w, bias] = [x, w, bias].map(|id| maker.node("Cast", &[id], &half));
+    let product = maker.node("MatMul", &[x, w], &[]);
+    let sum = maker.node("Add", &[product, bias], &[]);
+    let gemm = maker.node("Gemm", &[x, w, bias], &[]);
+    let outputs = [sum, gemm].map(|id| maker.node("Cast", &[id], &[("to", Attribute::Int(1))]));
+    let graph = maker.finish(&outputs);
+    let x = numbers(&[3, 6], 1000);
+    let expected = interpret(&graph, &[Some(x.clone().into())], &[]).unwrap();
+    let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
+    let found = session(&runtime, &graph, Mode::Auto).run_tensors(vec![x]).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        let expected = expected.tensor().unwrap().to_f64().unwrap();
+        for (a, b) in found.to_f64().unwrap().into_iter().zip(expected) {
+            assert!((a - b).abs() <= 4e-3, "{a} instead of {b}");
+        }
+    }
 }
 
 #[test]

@@ -130,8 +130,9 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     if let Some(id) = added {
         let operand = b.operand(id)?;
         let row = Shape::new(&[shape[1]])?;
-        match operand.layout.reshape(&row).filter(|_| beta == 1.0 && shape[0] != 1) {
-            // The bias of a linear layer.
+        let is_bias = beta == 1.0 && shape[0] != 1 && matches!(dtype, DType::F32 | DType::F64);
+        match operand.layout.reshape(&row).filter(|_| is_bias) {
+            // The bias of a linear layer, which has the type of the accumulators.
             Some(layout) if operand.layout.shape().elements() == shape[1] && is_row(&operand) => {
                 problem.epilogue.bias = Some(polaris_ops::matmul::Bias::PerColumn);
                 operands.push(Operand { layout, ..operand });

@@ -237,7 +237,12 @@ fn with_addend(action: &Action, inputs: &mut Vec<Operand>, addend: Addend) -> Op
             return None;
         }
         match addend {
-            Addend::Bias(bias) if plain && epilogue.bias.is_none() => {
+            // A bias has the type of the accumulators, which half precision has not.
+            Addend::Bias(bias)
+                if plain
+                    && epilogue.bias.is_none()
+                    && matches!(bias.dtype, DType::F32 | DType::F64) =>
+            {
                 op.epilogue.bias = Some(Bias::PerColumn);
                 inputs.push(bias);
             }
