@@ -32,10 +32,8 @@ impl Session {
 
     /// `all` says whether every device is meant where none is named.
     fn open(global: Global, all: bool) -> anyhow::Result<Self> {
-        let limited = global.memory_limit.iter().map(|limit| limit.device);
-        let mut named = global.device.iter().copied().chain(limited);
         let options = RuntimeOptions {
-            opencl: named.any(|id| id != DeviceId::Cpu) || (all && global.device.is_empty()),
+            opencl: needs_opencl(&global, all),
             threads: global.threads.map(usize::from),
             memory_limits: global.memory_limit.clone(),
             ..RuntimeOptions::default()
@@ -97,5 +95,42 @@ impl Session {
         if let Err(error) = self.runtime.remember(device, change) {
             say!("note: {error}; what was found is forgotten when this command ends");
         }
+    }
+}
+
+/// Whether another device than the CPU is meant; `all` of them where none is named.
+fn needs_opencl(global: &Global, all: bool) -> bool {
+    let limited = global.memory_limit.iter().map(|limit| limit.device);
+    let mut named = global.device.iter().copied().chain(limited);
+    named.any(|id| id != DeviceId::Cpu) || (all && global.device.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    fn global(options: &str) -> Global {
+        let words = ["polaris", "devices"].into_iter().chain(options.split_whitespace());
+        Arguments::try_parse_from(words).unwrap().global
+    }
+
+    #[test]
+    fn opencl_is_left_alone_where_only_the_cpu_is_meant() {
+        for (options, all, needed) in [
+            ("", true, true),
+            ("", false, false),
+            ("--device cpu", true, false),
+            ("--device cpu --memory-limit cpu=1GiB", true, false),
+            ("--device cpu --device opencl:0", false, true),
+            ("--device cpu --memory-limit opencl:0=1GiB", false, true),
+            ("--memory-limit cpu=1GiB", true, true),
+        ] {
+            assert_eq!(needs_opencl(&global(options), all), needed, "{options:?}, {all}");
+        }
+        let of = |mode| Session::for_mode(global("--threads 1"), mode).unwrap();
+        assert!(!of(ModeName::Cpu).runtime.opencl().searched);
     }
 }

@@ -166,6 +166,32 @@ fn wrong_usage_exits_with_2_and_no_command_shows_the_help() {
     home.run("no-such-command").exits_with(2).says(&["no-such-command", "--help"]);
     home.run("devices --no-such-option").exits_with(2).says(&["--no-such-option"]);
     home.run("bench memory --size 12").exits_with(2).says(&["64MiB"]);
-    home.run("devices --threads 0").exits_with(2).says(&["--threads"]);
+    for threads in [0, 1025, 4096] {
+        let answer = home.run(&format!("devices --threads {threads}"));
+        answer.exits_with(2).says(&["--threads", "1..=1024"]);
+    }
     home.run("").exits_with(2).says(&["Examples:", "quickstart"]);
+}
+
+/// A loader that is cut off used to end the process, whatever was asked for.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_broken_opencl_does_no_harm() {
+    let home = Home::new();
+    let folder = home.path("libraries");
+    std::fs::create_dir(&folder).unwrap();
+    let whole = std::fs::read(env!("CARGO_BIN_EXE_polaris")).unwrap();
+    std::fs::write(folder.join("libOpenCL.so.1"), &whole[..whole.len() / 2]).unwrap();
+    let devices = |options: &str| {
+        let mut command = home.command(&format!("devices --json --no-first-check {options}"));
+        command.env("LD_LIBRARY_PATH", &folder);
+        common::Answer::of(&mut command).exits_with(0).json()
+    };
+    let found = devices("");
+    assert_eq!(found["opencl"]["searched"], true);
+    assert!(found["opencl"]["problems"].to_string().contains("cut off"), "{}", found["opencl"]);
+    let found = devices("--device cpu");
+    assert_eq!(found["opencl"]["searched"], false);
+    assert_eq!(found["cures"], serde_json::json!([]), "nothing is known to be missing");
+    assert_eq!(found["advice"]["mode"], "cpu");
 }

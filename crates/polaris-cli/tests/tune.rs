@@ -207,3 +207,27 @@ fn mistakes_are_named() {
     let refused = home.run(&format!("{SEARCH} --sizes 8 --budget 1evals")).exits_with(3);
     assert!(refused.stderr.contains("POLARIS_DATA_DIR"), "{}", refused.stderr);
 }
+
+#[test]
+fn measurements_are_moved_with_a_document_and_between_regular_files_only() {
+    let home = Home::new();
+    let file = home.path("all.jsonl");
+    let moved = |what: &str| {
+        let arguments = format!("tune --{what} {} --json", file.display());
+        home.run(&arguments).exits_with(0).json()
+    };
+    let exported = moved("export");
+    assert_eq!(exported["schema"], "polaris.tune.export/1");
+    assert_eq!(exported["file"], file.display().to_string());
+    assert_eq!(exported["measurements"], 0);
+    std::fs::write(&file, "{\"schema\":\n{\"schema\":99}\n").unwrap();
+    let imported = moved("import");
+    assert_eq!(imported["schema"], "polaris.tune.import/1");
+    let counts = ["added", "already_there", "unreadable", "other_schema"];
+    assert_eq!(counts.map(|name| imported[name].as_u64().unwrap()), [0, 0, 1, 1]);
+    if cfg!(unix) {
+        for what in ["export", "import"] {
+            home.run(&format!("tune --{what} /dev/null")).exits_with(3).says(&["a device"]);
+        }
+    }
+}

@@ -40,11 +40,22 @@ impl AtomicFile {
     /// If the disk is full or the place cannot be written; then nothing is left of it.
     pub fn finish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
-        self.file.persist(&self.path).map_err(|error| error.error)?;
+        let path = self.path.clone();
+        self.finish_unsynced()?;
         // The new name must be on the disk, too.
-        if let Ok(folder) = File::open(folder_of(&self.path)) {
+        if let Ok(folder) = File::open(folder_of(&path)) {
             let _ = folder.sync_all();
         }
+        Ok(())
+    }
+
+    /// Gives it its name without waiting for the disk: for what can be made again, and is checked when it
+    /// is read. After a loss of power a part of it may be missing.
+    ///
+    /// # Errors
+    /// If the place cannot be written; then nothing is left of it.
+    pub fn finish_unsynced(self) -> io::Result<()> {
+        self.file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
     }
 }

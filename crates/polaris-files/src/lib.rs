@@ -11,4 +11,4 @@ mod regular;
 
 pub use atomic::{AtomicFile, remove_unfinished, write_advice, write_atomic};
 pub use lock::FileLock;
-pub use regular::{kind_of, open, read, read_text};
+pub use regular::{kind_of, open, open_append, read, read_all, read_text};

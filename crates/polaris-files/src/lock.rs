@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// An exclusive lock on a file, held until it is dropped.
 #[derive(Debug)]
@@ -27,11 +28,25 @@ impl FileLock {
     /// # Errors
     /// As [`FileLock::wait`].
     pub fn try_now(path: &Path) -> io::Result<Option<Self>> {
+        Self::wait_at_most(path, Duration::ZERO)
+    }
+
+    /// Waits for the lock, but not for longer than this; `None` if somebody holds it still.
+    ///
+    /// # Errors
+    /// As [`FileLock::wait`].
+    pub fn wait_at_most(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         let file = open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self { _file: file })),
+                Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
         }
     }
 }
@@ -58,6 +73,8 @@ mod tests {
         let held = FileLock::try_now(&path).unwrap();
         assert!(held.is_some());
         assert!(FileLock::try_now(&path).unwrap().is_none());
+        let patience = Duration::from_millis(10);
+        assert!(FileLock::wait_at_most(&path, patience).unwrap().is_none());
         drop(held);
         FileLock::wait(&path).unwrap();
         assert!(FileLock::try_now(&path).unwrap().is_some());

@@ -23,22 +23,47 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
+/// Opens a regular file for reading and for writing at its end; it is created if it is missing.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_append(path: &Path) -> io::Result<File> {
+    if let Ok(there) = std::fs::metadata(path) {
+        require_regular(&there)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    require_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
 /// The bytes of a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`open`]; if the file is larger than `limit` (`ErrorKind::FileTooLarge`), or does not fit into memory
 /// (`ErrorKind::OutOfMemory`).
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let (file, metadata) = open(path)?;
+    read_all(&mut open(path)?.0, limit)
+}
+
+/// The rest of an open file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all(file: &mut File, limit: u64) -> io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
     let too_large = |bytes: u64| {
         let why = format!("it has {bytes} bytes or more; at most {limit} are accepted");
         Err(io::Error::new(ErrorKind::FileTooLarge, why))
     };
-    if metadata.len() > limit {
-        return too_large(metadata.len());
+    if length > limit {
+        return too_large(length);
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(metadata.len() as usize).map_err(|_| ErrorKind::OutOfMemory)?;
+    bytes.try_reserve_exact(length as usize).map_err(|_| ErrorKind::OutOfMemory)?;
     // Files of /proc claim to be empty, and any file may grow meanwhile: the limit holds all the same.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -118,6 +143,9 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
         assert_eq!(open(&link).unwrap_err().kind(), ErrorKind::InvalidInput);
+        for special in [&fifo, &link] {
+            assert_eq!(open_append(special).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
     }
 
     #[cfg(target_os = "linux")]

@@ -40,14 +40,16 @@ const LIBRARIES: [&str; 3] = ["opencl", "ocml", "ockl"];
 /// Switches of the device libraries, linked where present: the set differs between releases.
 /// Unsafe and finite-only math stay off since our operations define their results for NaN and
 /// infinity.
-const SWITCHES: [&str; 6] = [
+const SWITCHES: [&str; 5] = [
     "oclc_wavefrontsize64_on",
     "oclc_finite_only_off",
     "oclc_unsafe_math_off",
     "oclc_daz_opt_on",
-    "oclc_correctly_rounded_sqrt_off",
     "oclc_abi_version_400",
 ];
+
+/// Square roots are functions of the device libraries: this option chooses among two, as drivers do.
+const EXACT_DIVISION: &str = "-cl-fp32-correctly-rounded-divide-sqrt";
 
 /// Uses the header, a work-item function and a math function, so that it needs every library.
 const PROBE: &str = "__kernel void probe(__global float *x) { x[get_global_id(0)] = exp(*x); }";
@@ -196,7 +198,10 @@ impl Toolchain {
         let mut command = Command::new(&self.clang);
         command.args(FLAGS).arg(format!("-mcpu={}", self.target)).args(options);
         let file = |name: &&str| self.bitcode.join(name).with_extension("bc");
-        let switches = SWITCHES.iter().map(file).filter(|file| file.is_file());
+        let exact = options.iter().any(|option| option == EXACT_DIVISION);
+        let sqrt = ["oclc_correctly_rounded_sqrt_off", "oclc_correctly_rounded_sqrt_on"];
+        let switches = SWITCHES.iter().chain([&sqrt[usize::from(exact)]]);
+        let switches = switches.map(file).filter(|file| file.is_file());
         let libraries = LIBRARIES.iter().map(file).chain([self.target_library()]).chain(switches);
         for library in libraries {
             command.args(["-Xclang", "-mlink-builtin-bitcode", "-Xclang"]).arg(library);

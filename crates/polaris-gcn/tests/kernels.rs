@@ -100,3 +100,22 @@ fn stagger_keeps_powers_of_two_fast() {
     assert!(share(4096, straight) < 0.9 * share(4096, Access::default()));
     assert_eq!(share(4000, straight), share(4000, Access::default()));
 }
+
+/// Without the option, a quotient is a product with a reciprocal that is off in the last place, and a
+/// square root one instruction that is.
+#[test]
+fn elementwise_division_and_square_roots_are_rounded_correctly() {
+    let Some(toolchain) = toolchain() else { return };
+    let programs = polaris_ops::shipped_programs();
+    for (name, correction) in [("div_f32", "v_div_fmas_f32"), ("sqrt_f32", "v_fma_f32")] {
+        let name = format!("elementwise.cl {name}");
+        let program = programs.iter().find(|program| program.name.starts_with(&name));
+        let program = program.expect("quotients and square roots of floats should be shipped");
+        let options: Vec<String> =
+            program.options.split_ascii_whitespace().map(str::to_owned).collect();
+        let compiled = toolchain.compile(&program.name, &program.text(), &options).unwrap();
+        assert!(compiled.assembly.contains(correction), "{}", compiled.assembly);
+        let plain = toolchain.compile(&program.name, &program.text(), &[]).unwrap();
+        assert!(!plain.assembly.contains(correction), "{}", plain.assembly);
+    }
+}

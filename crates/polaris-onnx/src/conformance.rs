@@ -227,8 +227,11 @@ fn wrong(reason: String) -> Refusal {
     Refusal { unsupported: false, reason }
 }
 
+/// What a message of ONNX's format may have at most.
+const MAX_BYTES: u64 = 2 << 30;
+
 fn read_file(path: &Path) -> Result<Bytes> {
-    let read = std::fs::read(path).map(Bytes::from);
+    let read = polaris_files::read(path, MAX_BYTES).map(Bytes::from);
     read.map_err(|error| Error::input(format!("{}: {error}", path.display())))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use polaris_core::DType;
 use polaris_runtime::cpu::CpuDevice;
@@ -150,11 +150,15 @@ fn kernels<'a, O: Operation>(
 }
 
 fn check_devices<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()> {
-    let there = output.device().id();
-    match inputs.iter().find(|input| input.device().id() != there) {
+    let there = output.device();
+    // Memory of the CPU is the same in every runtime.
+    let elsewhere = |input: &&&Array| {
+        let device = input.device();
+        !Arc::ptr_eq(device, there) && (device.id() != there.id() || device.as_cpu().is_none())
+    };
+    match inputs.iter().find(elsewhere) {
         Some(other) => {
-            let (lhs, rhs) = (other.device().id(), there);
-            Err(RuntimeError::DeviceMismatch { op: op.name(), lhs, rhs }.into())
+            Err(RuntimeError::mismatch(op.name(), other.device().id(), there.id()).into())
         }
         None => Ok(()),
     }

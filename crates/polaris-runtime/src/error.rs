@@ -99,6 +99,17 @@ pub enum Error {
         /// The device of the other buffer.
         rhs: DeviceId,
     },
+    /// Buffers of one operation belong to different runtimes, whose memory is separate.
+    #[error(
+        "{op}: the buffers are on {device} of two runtimes; use one `Runtime` for both, or copy one of \
+         them to the other's device with `Buffer::copy_to`"
+    )]
+    RuntimeMismatch {
+        /// The operation.
+        op: &'static str,
+        /// The device, as both call it.
+        device: DeviceId,
+    },
     /// A host array and a buffer of different lengths.
     #[error("{op}: {expected} elements were expected and {found} given")]
     LengthMismatch {
@@ -174,6 +185,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Buffers of one operation that are not on the same device of the same runtime.
+    pub fn mismatch(op: &'static str, lhs: DeviceId, rhs: DeviceId) -> Self {
+        if lhs == rhs {
+            return Self::RuntimeMismatch { op, device: lhs };
+        }
+        Self::DeviceMismatch { op, lhs, rhs }
+    }
+
     /// Whether the device itself is at fault (it failed, refused or has no room), so that
     /// the same work may succeed elsewhere.
     pub fn is_device_failure(&self) -> bool {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use polaris_files::FileLock;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::files::{failed, replace};
+use crate::files::{failed, replace, text_of};
 use crate::record::ProblemKey;
 
 /// The version of the file.
@@ -56,7 +57,7 @@ impl Choices {
 
     /// From a file; nothing if there is none.
     pub fn load(path: &Path) -> Self {
-        fs::read_to_string(path).map(|text| Self::from_json(&text)).unwrap_or_default()
+        text_of(path).map(|text| Self::from_json(&text)).unwrap_or_default()
     }
 
     /// Puts decisions into a file in the place of those for the same problems, measured or
@@ -90,8 +91,7 @@ impl Choices {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        let lock = fs::File::create(path.with_extension("lock")).map_err(failed)?;
-        lock.lock().map_err(failed)?;
+        let _lock = FileLock::wait(&path.with_extension("lock")).map_err(failed)?;
         let mut all = Self::load(path);
         change(&mut all.choices);
         Self::new(all.choices).save(path)
@@ -167,6 +167,18 @@ mod tests {
         let found: Vec<(f64, bool)> =
             Choices::load(&path).choices.iter().map(|c| (c.seconds, c.predicted)).collect();
         assert_eq!(found, [(0.5, false), (0.4, false)]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn special_files_are_no_choices_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chip.choices.json");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(Choices::load(&path).choices.is_empty());
+        let error = Choices::merge_into(&path, &[choice(64, 0.5)]).unwrap_err().to_string();
+        assert!(error.contains("it is a device"), "{error}");
+        assert!(path.is_symlink());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! [`Database::append`] returned for, a loss of power may lose the last seconds. Forcing each line
 //! would take longer than many a measurement, and what is lost can be measured again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,9 @@ use crate::{Error, Result};
 mod exchange;
 
 pub use exchange::Imported;
+
+/// Measurements of a chip that are read at once: some millions.
+const MAX_BYTES: u64 = 1 << 30;
 
 /// A folder of measurements.
 #[derive(Debug, Clone)]
@@ -109,8 +112,7 @@ impl Database {
     }
 
     fn open_locked(&self, path: &Path) -> Result<File> {
-        // Windows locks no file that is open for appending alone.
-        let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
+        let open = || polaris_files::open_append(path);
         let file = open().or_else(|error| {
             if error.kind() != ErrorKind::NotFound {
                 return Err(error);
@@ -135,7 +137,7 @@ impl Database {
 fn line_of(record: &Record) -> io::Result<String> {
     if !record.outcome.is_finite() {
         let why = "a record with an infinite time or error is not a measurement";
-        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
     }
     let mut line = serde_json::to_string(record)?;
     line.push('\n');
@@ -158,15 +160,14 @@ fn write_at_end(file: &mut File, lines: &str) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> Result<Loaded> {
-    let mut file = match File::open(path) {
+    let (mut file, _) = match polaris_files::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Loaded::default()),
-        file => file.map_err(|error| file_error(path, error))?,
+        opened => opened.map_err(|error| file_error(path, error))?,
     };
     // A writer's line is then whole. Where there are no locks, a half one is skipped.
     let _ = file.lock_shared();
-    let mut text = Vec::new();
-    file.read_to_end(&mut text).map_err(|error| file_error(path, error))?;
-    Ok(parse(&text))
+    let text = polaris_files::read_all(&mut file, MAX_BYTES);
+    Ok(parse(&text.map_err(|error| file_error(path, error))?))
 }
 
 fn parse(text: &[u8]) -> Loaded {
@@ -199,7 +200,9 @@ fn file_error(path: &Path, source: io::Error) -> Error {
             "a file is where a folder should be: move it, or set POLARIS_DATA_DIR to another folder"
         }
         ErrorKind::NotFound | ErrorKind::InvalidFilename => "check the name",
-        ErrorKind::InvalidInput => "measure it again, or record it as failed",
+        ErrorKind::InvalidData => "measure it again, or record it as failed",
+        ErrorKind::InvalidInput => "move it away, or set POLARIS_DATA_DIR to another folder",
+        ErrorKind::FileTooLarge => "move it away: measurements begin anew",
         _ => "check the disk, or set POLARIS_DATA_DIR to a folder on another one",
     };
     Error::File { path: path.display().to_string(), source, cure }

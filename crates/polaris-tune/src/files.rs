@@ -1,10 +1,11 @@
-//! Files that are replaced as a whole.
+//! Files in the folder of tuning: read if they are regular and not too large, replaced as a whole.
 
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
 
 use crate::{Error, Result};
+
+/// More than a file of decisions or a predictor has.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// An error of a file in the user's folder.
 pub(crate) fn failed(path: &Path, source: std::io::Error) -> Error {
@@ -12,21 +13,15 @@ pub(crate) fn failed(path: &Path, source: std::io::Error) -> Error {
     Error::File { path: path.display().to_string(), source, cure }
 }
 
+/// The text of a file; nothing if it cannot be read.
+pub(crate) fn text_of(path: &Path) -> Option<String> {
+    polaris_files::read_text(path, MAX_BYTES).ok()
+}
+
 /// Puts a text in the place of a file: readers see the old one or the new one.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
-    // A name of its own: two processes may write at the same time, and either is right.
-    let beside = path.with_extension(format!("new-{}", std::process::id()));
-    let write = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().map_err(|source| {
-        let _ = fs::remove_file(&beside);
-        failed(path, source)
-    })
+    polaris_files::write_atomic(path, text.as_bytes()).map_err(|source| failed(path, source))
 }

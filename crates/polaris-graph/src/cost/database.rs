@@ -2,10 +2,10 @@
 //! What another version of Polaris, another driver or another number of threads has measured is not used.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use polaris_files::{FileLock, read_text, write_atomic};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{Device, Error as RuntimeError};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ use crate::Result;
 const SCHEMA: &str = "polaris.costs/1";
 /// A file does not grow for ever: beyond this, the entries that were measured first go.
 const MOST_ENTRIES: usize = 20_000;
+/// More than so many entries have.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// What is known of one instruction on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,18 +127,13 @@ impl Database {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(io("make the folder", folder))?;
         let lock_path = path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).write(true).truncate(false).open(&lock_path);
-        let lock = lock.map_err(io("open", &lock_path))?;
-        lock.lock().map_err(io("lock", &lock_path))?;
+        let _lock = FileLock::wait(&lock_path).map_err(io("lock", &lock_path))?;
         let mut merged = load(path, &self.contents.device);
         merged.entries.extend(self.new.drain(..));
         merged.trials.extend(self.new_trials.drain(..));
         forget_oldest(&mut merged.entries);
         let text = serde_json::to_string_pretty(&merged).expect("costs should be valid JSON");
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io("write into", folder))?;
-        file.write_all(text.as_bytes()).map_err(io("write", path))?;
-        file.as_file().sync_all().map_err(io("write", path))?;
-        file.persist(path).map_err(|error| io("replace", path)(error.error))?;
+        write_atomic(path, text.as_bytes()).map_err(io("write", path))?;
         self.contents = merged;
         Ok(())
     }
@@ -157,7 +154,7 @@ fn empty(key: &str) -> Contents {
 }
 
 fn load(path: &Path, key: &str) -> Contents {
-    let text = match fs::read_to_string(path) {
+    let text = match read_text(path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) => {
             if error.kind() != std::io::ErrorKind::NotFound {
@@ -217,6 +214,19 @@ mod tests {
         assert_eq!(found.get("a"), Some(&entry(1.0)));
         assert_eq!(found.get("b"), Some(&entry(2.0)));
         assert_eq!(found.trial("p").unwrap().hybrid, Some(0.5));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn special_files_are_not_read_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("card.json");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let mut database = Database::read(Some(path.clone()), "card".to_owned());
+        database.insert("a".to_owned(), entry(1.0));
+        let error = database.save().unwrap_err().to_string();
+        assert!(error.contains("it is a device"), "{error}");
+        assert!(path.is_symlink());
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! another version, of another processor or with damage is as good as none, and is replaced.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use polaris_files::AtomicFile;
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{Device, Error as RuntimeError, MappedFile};
 
@@ -92,14 +92,14 @@ impl Packs {
         };
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(io("make the folder", folder))?;
-        let file = tempfile::NamedTempFile::new_in(folder).map_err(io("write into", folder))?;
+        let file = AtomicFile::create(path).map_err(io("write", path))?;
         let first = (HEADER + keys.len() * ENTRY).next_multiple_of(ALIGNMENT);
         let mut table = Vec::with_capacity(first);
         table.extend_from_slice(MAGIC);
         table.extend_from_slice(&self.version.to_le_bytes());
         table.extend_from_slice(&(keys.len() as u64).to_le_bytes());
         // The table is written last, when the sums are known.
-        let mut writer = Positioned { file: BufWriter::new(file.as_file()), at: 0 };
+        let mut writer = Positioned { file: BufWriter::new(file), at: 0 };
         writer.pad(first).map_err(io("write", path))?;
         for key in keys {
             let data = load(key)?;
@@ -110,19 +110,14 @@ impl Packs {
             }
             writer.write(&data).map_err(io("write", path))?;
         }
-        writer.file.flush().map_err(io("write", path))?;
-        drop(writer);
-        write_at_beginning(file.as_file(), &table).map_err(io("write", path))?;
+        let file = writer.file.into_inner().map_err(std::io::IntoInnerError::into_error);
+        let mut file = file.map_err(io("write", path))?;
+        file.seek(SeekFrom::Start(0)).map_err(io("write", path))?;
+        file.write_all(&table).map_err(io("write", path))?;
         // The disk is not waited for: what a crash leaves is found by its sums, and made again.
-        file.persist(path).map_err(|error| io("replace", path)(error.error))?;
+        file.finish_unsynced().map_err(io("write", path))?;
         Ok(())
     }
-}
-
-fn write_at_beginning(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::{Seek, SeekFrom};
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(bytes)
 }
 
 /// A file that knows how far it was written.

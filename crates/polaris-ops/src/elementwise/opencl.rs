@@ -2,7 +2,7 @@
 
 use polaris_core::{Collapsed, DType, Layout};
 use polaris_runtime::Device;
-use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
+use polaris_runtime::opencl::{Defines, EXACT_DIVISION, OpenClDevice, ProgramSource};
 
 use super::{Binary, Function, Ternary, Unary};
 use crate::opencl::{
@@ -72,7 +72,8 @@ impl Config {
         let name =
             format!("elementwise.cl {}_{}_{}", function.name(), self.dtype, self.kernel.name());
         let wide = if self.wide { "_wide" } else { "" };
-        ProgramSource { name: name + wide, parts: PARTS, defines, options: "" }
+        // Memory is what these wait for: rounding correctly takes no longer.
+        ProgramSource { name: name + wide, parts: PARTS, defines, options: EXACT_DIVISION }
     }
 }
 

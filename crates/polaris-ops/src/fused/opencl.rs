@@ -2,7 +2,7 @@
 
 use polaris_core::{Collapsed, DType, MAX_RANK};
 use polaris_runtime::Device;
-use polaris_runtime::opencl::{Defines, Launch, OpenClDevice, ProgramSource};
+use polaris_runtime::opencl::{Defines, EXACT_DIVISION, Launch, OpenClDevice, ProgramSource};
 
 use super::expression::{Expression, MAX_INPUTS, Node};
 use super::{Builder, NAME, Value};
@@ -116,7 +116,9 @@ impl Config<'_> {
         let name = format!("{NAME}.cl {result}_{fingerprint:016x}_{dtype}_{kernel}");
         let axes = if self.many_axes { "_axes" } else { "" };
         let wide = if self.wide { "_wide" } else { "" };
-        ProgramSource { name: name + axes + wide, parts: PARTS, defines, options: "" }
+        // One function alone or in a chain gives the same result.
+        let (name, options) = (name + axes + wide, EXACT_DIVISION);
+        ProgramSource { name, parts: PARTS, defines, options }
     }
 }
 

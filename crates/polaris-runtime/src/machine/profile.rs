@@ -1,16 +1,21 @@
 //! The machine's profile: one small JSON file, changed under a lock and replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use polaris_core::printable;
+use polaris_files::{FileLock, read_text, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
 /// Changes when the meaning of the file does; another version is set aside, not guessed at.
 const SCHEMA: &str = "polaris.machine/1";
+
+/// A profile has some KiB for each device.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What is known of a machine, by device and driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,12 +118,12 @@ impl Profile {
     /// Reads the file. A missing one is an empty profile; a damaged one or one of another version
     /// is an empty profile and a word.
     pub fn load(path: &Path) -> Self {
-        match fs::read_to_string(path) {
+        match read_text(path, MAX_BYTES) {
             Ok(text) => Self::parse(&text).unwrap_or_else(|why| {
                 log::warn!("{} is not used: {why}; measurements start afresh", path.display());
                 Self::default()
             }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::default(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::default(),
             Err(error) => {
                 log::warn!(
                     "{} cannot be read ({error}); measurements start afresh",
@@ -130,8 +135,8 @@ impl Profile {
     }
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
-        let profile: Self =
-            serde_json::from_str(text).map_err(|error| format!("it is damaged ({error})"))?;
+        let profile: Self = serde_json::from_str(text)
+            .map_err(|error| format!("it is damaged ({})", printable(&error.to_string())))?;
         if profile.schema != SCHEMA {
             return Err(format!("its version is {:?} and {SCHEMA:?} was expected", profile.schema));
         }
@@ -160,25 +165,27 @@ impl Profile {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(io("make the folder", folder))?;
         let lock_path: PathBuf = path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).write(true).truncate(false).open(&lock_path);
-        let lock = lock.map_err(io("open", &lock_path))?;
-        lock.lock().map_err(io("lock", &lock_path))?;
+        let _lock = FileLock::wait(&lock_path).map_err(io("lock", &lock_path))?;
         let mut profile = Self::load_or_set_aside(path);
         profile.change(key, change);
         let text = serde_json::to_string_pretty(&profile).expect("a profile should be valid JSON");
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io("write into", folder))?;
-        file.write_all(text.as_bytes()).map_err(io("write", path))?;
-        file.as_file().sync_all().map_err(io("write", path))?;
-        file.persist(path).map_err(|error| io("replace", path)(error.error))?;
+        write_atomic(path, text.as_bytes()).map_err(io("write", path))?;
         Ok(profile)
     }
 
     /// Before a file that cannot be read is replaced, it is kept under another name.
     fn load_or_set_aside(path: &Path) -> Self {
-        let Ok(text) = fs::read_to_string(path) else {
-            return Self::default();
+        let parsed = match read_text(path, MAX_BYTES) {
+            Ok(text) => Self::parse(&text),
+            // What is no file is not replaced either.
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::InvalidInput].contains(&error.kind()) =>
+            {
+                return Self::default();
+            }
+            Err(error) => Err(format!("{} cannot be read ({error})", path.display())),
         };
-        Self::parse(&text).unwrap_or_else(|why| {
+        parsed.unwrap_or_else(|why| {
             let aside = path.with_extension("json.unreadable");
             if fs::rename(path, &aside).is_ok() {
                 log::warn!("{why}; it was kept as {}", aside.display());
@@ -213,6 +220,28 @@ mod tests {
         });
         assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 8);
         assert!(Profile::load(&path).device("other").is_none());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn special_and_huge_files_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("machine.json");
+        let change = || Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k")));
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(Profile::load(&path), Profile::default());
+        let error = change().unwrap_err().to_string();
+        assert!(error.contains("it is a device"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(Profile::load(&path), Profile::default());
+        change().unwrap();
+        assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 1);
+        assert_eq!(path.with_extension("json.unreadable").metadata().unwrap().len(), 1 << 40);
+        // Nor is a lock.
+        fs::remove_file(path.with_extension("lock")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", path.with_extension("lock")).unwrap();
+        assert!(change().unwrap_err().to_string().contains("it is a device"));
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! and then renamed, and carries a checksum. So readers never see half a file, and a damaged one
 //! is as good as absent.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use polaris_files::{FileLock, write_atomic};
 use sha2::{Digest, Sha256};
 
 use crate::machine::files_in;
@@ -32,6 +32,9 @@ impl CacheKey {
 
 /// Changes when the meaning of the files does.
 const MAGIC: &str = "polaris-program 1";
+
+/// More than any program's binary: a file of more bytes is something else.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Another process that builds for longer than this is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -85,7 +88,7 @@ impl ProgramCache {
 
     pub(super) fn load(&self, key: &CacheKey) -> Option<Vec<u8>> {
         let path = self.path(key)?;
-        let bytes = fs::read(&path).ok()?;
+        let bytes = polaris_files::read(&path, MAX_BYTES).ok()?;
         let payload = unpack(&bytes, key);
         if payload.is_none() {
             log::info!("{} is damaged; the program is built anew", path.display());
@@ -94,36 +97,18 @@ impl ProgramCache {
     }
 
     pub(super) fn store(&self, key: &CacheKey, payload: &[u8]) {
-        let (Some(folder), Some(path)) = (&self.folder, self.path(key)) else {
-            return;
-        };
-        let write = || {
-            let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
-            file.write_all(&pack(key, payload))?;
-            file.as_file().sync_all()?;
-            file.persist(path).map_err(|error| error.error)
-        };
-        if let Err(error) = write() {
+        let Some(path) = self.path(key) else { return };
+        if let Err(error) = write_atomic(&path, &pack(key, payload)) {
             self.say_once(&error);
         }
     }
 
     /// Keeps other processes from building the same program until the result is dropped. Best
     /// effort: without a lock the program is merely built twice.
-    pub(super) fn lock(&self, key: &CacheKey) -> Option<File> {
+    pub(super) fn lock(&self, key: &CacheKey) -> Option<FileLock> {
         // A few lock files for all programs, so that they do not pile up.
         let path = self.folder.as_ref()?.join(format!("build-{}.lock", &key.0[..1]));
-        let file = OpenOptions::new().create(true).write(true).truncate(false).open(path).ok()?;
-        let start = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Some(file),
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(_) => return None,
-            }
-        }
+        FileLock::wait_at_most(&path, PATIENCE).ok().flatten()
     }
 
     fn path(&self, key: &CacheKey) -> Option<PathBuf> {
@@ -209,13 +194,33 @@ mod tests {
         let cache = ProgramCache::new(Some(folder.path().to_owned()));
         let key = CacheKey::new(&["source"]);
         let held = cache.lock(&key).unwrap();
-        let start = Instant::now();
-        let waiter = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| cache.lock(&key).map(|_| start.elapsed()));
-            std::thread::sleep(Duration::from_millis(50));
+        // Whoever waits has it only after it was dropped.
+        let dropped = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(cache.lock(&key).is_some());
+                assert!(dropped.load(std::sync::atomic::Ordering::SeqCst));
+            });
+            dropped.store(true, std::sync::atomic::Ordering::SeqCst);
             drop(held);
-            waiter.join().unwrap()
         });
-        assert!(waiter.unwrap() >= Duration::from_millis(50));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn special_and_huge_files_count_as_absent_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = ProgramCache::new(Some(folder.path().to_owned()));
+        let key = CacheKey::new(&["source"]);
+        let path = cache.path(&key).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(cache.load(&key), None);
+        cache.store(&key, b"binary");
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+        fs::remove_file(&path).unwrap();
+        fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(cache.load(&key), None);
+        cache.store(&key, b"binary");
+        assert_eq!(cache.load(&key).as_deref(), Some(&b"binary"[..]));
     }
 }

@@ -98,9 +98,13 @@ impl OpenClDevice {
         let context = Context(context.map_err(|code| {
             unusable(format!("clCreateContext failed with {}", cl3::error_codes::error_text(code)))
         })?);
-        let programs = Programs::new(context.0, raw, id, info.profile_key(), Arc::clone(cache));
+        let mut programs = Programs::new(context.0, raw, id, info.profile_key(), Arc::clone(cache));
         let extensions = device_text(raw, cl::CL_DEVICE_EXTENSIONS).unwrap_or_default();
-        let capabilities = capabilities(raw, &info, &probe(&programs, &extensions), &extensions);
+        let single = device_number(raw, cl::CL_DEVICE_SINGLE_FP_CONFIG).unwrap_or_default();
+        let exact_division = single & cl::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0;
+        let confirmed = probe(&programs, &extensions, exact_division);
+        programs.exact_division = confirmed.exact_division;
+        let capabilities = capabilities(raw, &info, &confirmed, &extensions);
         let kernel_times = options.kernel_times;
         let queue_options = QueueOptions { profiling: kernel_times, kernel_times };
         let queue = ClQueue::new(context.0, raw, id, capabilities.unified_memory, queue_options);
@@ -195,16 +199,15 @@ impl OpenClDevice {
     /// Begins a launch on a queue of this device.
     ///
     /// # Errors
-    /// `DeviceMismatch` if the queue is another device's.
+    /// `DeviceMismatch` or `RuntimeMismatch` if the queue is another device's.
     pub fn launch_on<'a>(&'a self, queue: &'a dyn Queue, kernel: &'a Kernel) -> Result<Launch<'a>> {
         let opencl = queue.as_any().downcast_ref::<ClQueue>();
         match opencl.filter(|queue| queue.context() == self.context.0) {
             Some(queue) => Ok(kernel.launch(queue)),
-            None => Err(crate::Error::DeviceMismatch {
-                op: "launch",
-                lhs: self.info.id,
-                rhs: opencl.map_or(DeviceId::Cpu, ClQueue::device),
-            }),
+            None => {
+                let other = opencl.map_or(DeviceId::Cpu, ClQueue::device);
+                Err(crate::Error::mismatch("launch", self.info.id, other))
+            }
         }
     }
 

@@ -40,8 +40,10 @@ pub(super) fn inspect_icds() -> Vec<IcdFinding> {
             files.into_iter().map(inspect_icd).collect()
         }
         Err(_) if is_icd(&vendors) => vec![inspect_icd(vendors)],
-        // The loader takes it for the name of a library.
-        Err(_) if vendors.is_file() => vec![inspect_library(vendors)],
+        // The loader takes it for a library, by its path or bare name.
+        Err(_) if vendors.exists() || vendors.components().count() == 1 => {
+            vec![inspect_library(vendors)]
+        }
         Err(_) => Vec::new(),
     };
     // Libraries that are named without a file.

@@ -111,11 +111,8 @@ impl Launch<'_> {
     pub fn buffer(mut self, buffer: &Buffer, first: usize) -> Self {
         let context = buffer.device().as_opencl().map(|device| device.context());
         if context != Some(self.queue.context()) {
-            self.status = self.status.and(Err(Error::DeviceMismatch {
-                op: "launch",
-                lhs: self.kernel.device,
-                rhs: buffer.device().id(),
-            }));
+            let (lhs, rhs) = (self.kernel.device, buffer.device().id());
+            self.status = self.status.and(Err(Error::mismatch("launch", lhs, rhs)));
             return self;
         }
         let block = buffer.block();

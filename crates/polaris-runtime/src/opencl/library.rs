@@ -54,8 +54,7 @@ pub(crate) fn discover(
     cache: &Arc<ProgramCache>,
     options: &RuntimeOptions,
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
-    let mut report = OpenClReport::default();
-    report.searched = options.opencl;
+    let mut report = OpenClReport { searched: options.opencl, ..OpenClReport::default() };
     if !options.opencl {
         report.problems.push("OpenCL was not looked for, since only the CPU was asked for".into());
         return (Vec::new(), report);

@@ -26,7 +26,7 @@ pub use kernel_times::KernelTime;
 pub use launch::{Kernel, KernelArgument, Launch};
 pub(crate) use library::discover;
 pub use library::{OpenClReport, UnusableDevice};
-pub use program::{Define, Defines, Program, ProgramCounts, ProgramSource};
+pub use program::{Define, Defines, EXACT_DIVISION, Program, ProgramCounts, ProgramSource};
 pub use queue::COUNTERS;
 
 use crate::memory::LiveBlocks;

@@ -3,7 +3,7 @@
 //! compilers take the whole process down on what they do not know.
 
 use crate::opencl::ProgramSource;
-use crate::opencl::program::{Defines, Programs};
+use crate::opencl::program::{Defines, EXACT_DIVISION, Programs};
 
 const FP16: &str = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable
 __kernel void probe(__global half *x) { x[0] = x[1] * x[2] + x[3]; }";
@@ -15,6 +15,8 @@ __kernel void probe(__global char4 *x, __global int *y) { y[0] = dot_acc_sat(x[0
 
 const SUBGROUPS: &str = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable
 __kernel void probe(__global float *x) { x[0] = sub_group_reduce_add(x[1]); }";
+
+const DIVISION: &str = "__kernel void probe(__global float *x) { x[0] = x[1] / sqrt(x[2]); }";
 
 const INLINE_PTX: &str = "__kernel void probe(__global uint *x) {
     uint lane;
@@ -30,20 +32,18 @@ pub(super) struct Confirmed {
     pub int_dot: bool,
     pub subgroups: bool,
     pub inline_ptx: bool,
+    pub exact_division: bool,
 }
 
-pub(super) fn probe(programs: &Programs, extensions: &str) -> Confirmed {
+/// `exact_division` says whether the driver claims that.
+pub(super) fn probe(programs: &Programs, extensions: &str, exact_division: bool) -> Confirmed {
     let listed =
         |name: &str| extensions.split_ascii_whitespace().any(|extension| extension == name);
-    let builds = |name: &'static str, parts: &'static [&'static str]| {
-        let source = ProgramSource {
-            name: format!("probe {name}"),
-            parts,
-            defines: Defines::new(),
-            options: "",
-        };
-        programs.builds(&source)
+    let builds_with = |name: &str, parts: &'static [&'static str], options: &'static str| {
+        let (name, defines) = (format!("probe {name}"), Defines::new());
+        programs.builds(&ProgramSource { name, parts, defines, options })
     };
+    let builds = |name: &str, parts: &'static [&'static str]| builds_with(name, parts, "");
     Confirmed {
         fp16_arithmetic: listed("cl_khr_fp16") && builds("fp16", &[FP16]),
         fp64: listed("cl_khr_fp64") && builds("fp64", &[FP64]),
@@ -51,5 +51,6 @@ pub(super) fn probe(programs: &Programs, extensions: &str) -> Confirmed {
         subgroups: listed("cl_khr_subgroups") && builds("subgroups", &[SUBGROUPS]),
         // Compilers that list this extension understand PTX; others may abort on foreign assembly.
         inline_ptx: listed("cl_nv_compiler_options") && builds("inline_ptx", &[INLINE_PTX]),
+        exact_division: exact_division && builds_with("division", &[DIVISION], EXACT_DIVISION),
     }
 }

@@ -184,6 +184,8 @@ pub(super) struct Programs {
     /// Name, platform and driver: what a binary is valid for.
     identity: String,
     cache: Arc<ProgramCache>,
+    /// Whether the driver takes [`EXACT_DIVISION`].
+    pub exact_division: bool,
     /// One slot per source, so that threads that want the same program wait for one build and
     /// others go on.
     slots: Mutex<HashMap<CacheKey, Arc<Slot>>>,
@@ -195,6 +197,18 @@ type Slot = Mutex<Option<Arc<Program>>>;
 
 /// The version every driver can be asked for.
 const OPTIONS: &str = "-cl-std=CL1.2";
+
+/// Lets quotients and square roots of floats be rounded correctly, as the CPU's are; otherwise they may be off
+/// by 2.5 and 3 units in the last place. A source may name it among its options: it is left out where the
+/// driver does not have it.
+pub const EXACT_DIVISION: &str = "-cl-fp32-correctly-rounded-divide-sqrt";
+
+/// The options that a driver is given.
+fn options(wanted: &str, exact_division: bool) -> String {
+    let wanted = wanted.split_ascii_whitespace();
+    let known = wanted.filter(|&option| exact_division || option != EXACT_DIVISION);
+    [OPTIONS].into_iter().chain(known).collect::<Vec<_>>().join(" ")
+}
 
 /// Answers to whether a source builds, as they are kept on disk.
 const YES: &[u8] = b"yes";
@@ -219,6 +233,7 @@ impl Programs {
             device,
             identity,
             cache,
+            exact_division: false,
             slots: Mutex::default(),
             built: AtomicUsize::new(0),
             from_disk: AtomicUsize::new(0),
@@ -235,7 +250,7 @@ impl Programs {
     /// The program, from memory, from disk or built now.
     pub fn get(&self, source: &ProgramSource) -> Result<Arc<Program>> {
         let text = source.text();
-        let options = format!("{OPTIONS} {}", source.options).trim_end().to_owned();
+        let options = options(source.options, self.exact_division);
         let key = CacheKey::new(&[&text, &options, &self.identity]);
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,13 +268,14 @@ impl Programs {
     /// Whether the compiler takes a source. The answer is kept on disk, also if it is no.
     pub fn builds(&self, source: &ProgramSource) -> bool {
         let text = source.text();
-        let key = CacheKey::new(&["does it build?", &text, &self.identity]);
+        let options = options(source.options, true);
+        let key = CacheKey::new(&["does it build?", &text, &options, &self.identity]);
         let _building = self.cache.lock(&key);
         if let Some(answer) = self.cache.load(&key) {
             self.from_disk.fetch_add(usize::from(answer == YES), Ordering::Relaxed);
             return answer == YES;
         }
-        let built = self.build(&text, OPTIONS, source).is_ok();
+        let built = self.build(&text, &options, source).is_ok();
         self.built.fetch_add(usize::from(built), Ordering::Relaxed);
         self.cache.store(&key, if built { YES } else { NO });
         built
@@ -339,5 +355,21 @@ fn binary_of(program: &Program) -> Option<Vec<u8>> {
             binaries.into_iter().next().filter(|b| !b.is_empty())
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_division_is_asked_for_where_the_driver_has_it() {
+        let wanted = format!("-cl-mad-enable {EXACT_DIVISION}");
+        assert_eq!(options(&wanted, false), "-cl-std=CL1.2 -cl-mad-enable");
+        assert_eq!(
+            options(&wanted, true),
+            format!("-cl-std=CL1.2 -cl-mad-enable {EXACT_DIVISION}")
+        );
+        assert_eq!(options("", true), "-cl-std=CL1.2");
     }
 }

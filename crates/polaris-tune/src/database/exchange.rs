@@ -1,16 +1,16 @@
 //! All records as one file, to carry them from one machine to another.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Database, file_error, line_of, parse, write_at_end};
+use serde::Serialize;
+
+use super::{Database, MAX_BYTES, file_error, line_of, parse, write_at_end};
 use crate::Result;
 
 /// What became of the lines of an imported file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// How many records were new.
     pub added: usize,
@@ -29,22 +29,10 @@ impl Database {
     /// # Errors
     /// If a file cannot be read or the target cannot be written.
     pub fn export(&self, target: &Path) -> Result<usize> {
-        static EXPORTS: AtomicU64 = AtomicU64::new(0);
         let failed = |source| file_error(target, source);
         let records = self.load_all()?.records;
         let lines = records.iter().map(line_of).collect::<io::Result<String>>().map_err(failed)?;
-        let name = target.file_name().ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
-        let unique = (std::process::id(), EXPORTS.fetch_add(1, Ordering::Relaxed));
-        let temporary = format!(".{}.{}-{}.tmp", name.display(), unique.0, unique.1);
-        let temporary = target.with_file_name(temporary);
-        let written = File::create(&temporary)
-            .and_then(|mut file| file.write_all(lines.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, target));
-        if written.is_err() {
-            // If this fails too, the first error is the one to tell.
-            let _ = fs::remove_file(&temporary);
-        }
-        written.map_err(failed)?;
+        polaris_files::write_atomic(target, lines.as_bytes()).map_err(failed)?;
         Ok(records.len())
     }
 
@@ -54,7 +42,8 @@ impl Database {
     /// If the file cannot be read or the database cannot be written; chips that were done before
     /// keep their new records, and importing again adds the rest.
     pub fn import(&self, source: &Path) -> Result<Imported> {
-        let text = fs::read(source).map_err(|error| file_error(source, error))?;
+        let text = polaris_files::read(source, MAX_BYTES);
+        let text = text.map_err(|error| file_error(source, error))?;
         let loaded = parse(&text);
         let mut result = Imported {
             unreadable: loaded.unreadable,
@@ -70,8 +59,7 @@ impl Database {
             let failed = |error| file_error(&path, error);
             // Compared and written under one lock: two imports at once add each record once.
             let mut file = self.open_locked(&path)?;
-            let mut text = Vec::new();
-            file.read_to_end(&mut text).map_err(failed)?;
+            let text = polaris_files::read_all(&mut file, MAX_BYTES).map_err(failed)?;
             let there = parse(&text).records;
             let mut there: HashSet<String> =
                 there.iter().map(line_of).collect::<io::Result<_>>().map_err(failed)?;

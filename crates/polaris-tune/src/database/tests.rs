@@ -181,13 +181,32 @@ fn what_cannot_be_written_says_what_to_do() {
     assert!(error.contains("as failed"), "{error}");
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("polaris10.jsonl")).unwrap();
-    let error = Database::open(folder.path()).append(&numbered(1)).unwrap_err().to_string();
+    let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+    let error = super::file_error(std::path::Path::new("chip.jsonl"), full).to_string();
     assert!(error.contains("free some space"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn special_files_are_refused_and_stay() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let database = Database::open(folder.path());
+    for special in [fifo.as_path(), std::path::Path::new("/dev/zero")] {
+        let errors = [database.import(special).err(), database.export(special).err()];
+        for error in errors {
+            let error = error.unwrap().to_string();
+            assert!(error.contains("name a regular file"), "{error}");
+        }
+    }
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    fs::rename(&fifo, folder.path().join("polaris10.jsonl")).unwrap();
+    assert!(database.append(&numbered(1)).unwrap_err().to_string().contains("a FIFO"));
+    assert!(database.load_all().unwrap_err().to_string().contains("a FIFO"));
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! A predictor in a file, with what it was trained on.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Predictor;
 use crate::Result;
-use crate::files::replace;
+use crate::files::{replace, text_of};
 
 /// The version of the file.
 const SCHEMA: u32 = 2;
@@ -45,7 +44,7 @@ impl Saved {
     /// The predictor in a file; nothing if there is none, it is damaged, or it is about another
     /// source or other features. It can always be trained again.
     pub fn load(path: &Path, source: &str, features: &[&str]) -> Option<Self> {
-        let saved: Self = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
+        let saved: Self = serde_json::from_str(&text_of(path)?).ok()?;
         let fits = saved.schema == SCHEMA && saved.source == source && saved.features == features;
         let sound = saved.predictor.width() == features.len() && saved.predictor.is_sound();
         (fits && sound).then_some(saved)
@@ -69,6 +68,8 @@ impl Saved {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::{Model, Sample};
     use super::*;
 
@@ -100,6 +101,9 @@ mod tests {
             text.replacen("\"roots\":[0", "\"roots\":[4000000", 1),
             text.replacen("\"first_bias\":[", "\"first_bias\":[0.5,", 1),
         ];
+        if cfg!(target_os = "linux") {
+            assert!(Saved::load(Path::new("/dev/zero"), "abc", &["x", "one"]).is_none());
+        }
         for damaged in damaged {
             assert_ne!(damaged, text);
             fs::write(&path, damaged).unwrap();

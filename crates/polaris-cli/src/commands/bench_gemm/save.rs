@@ -12,6 +12,9 @@ use super::results::{DeviceFacts, Results, Row};
 
 const SCHEMA: &str = "polaris.gemm-results/1";
 
+/// More than the results of a device have.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// What tells a case of a device from others.
 const CASE_FIELDS: [&str; 7] = ["dtype", "transpose", "m", "n", "k", "threads", "variant"];
 
@@ -61,7 +64,7 @@ fn slug(text: &str) -> String {
 
 /// The runs of a file that is there.
 fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
-    let text = match fs::read_to_string(file) {
+    let text = match polaris_files::read_text(file, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {

@@ -198,7 +198,9 @@ fn describe(
 }
 
 fn read_labels(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    // Names of millions of classes.
+    let text = polaris_files::read_text(path, 256 << 20);
+    let text = text.with_context(|| format!("{}", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
