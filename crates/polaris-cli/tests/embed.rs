@@ -212,11 +212,8 @@ fn a_tokenizer_that_contradicts_itself_is_one_error() {
     let path = home.path("model/tokenizer.json");
     let text = fs::read_to_string(&path).unwrap();
     // The template names a token that the file does not describe.
-    let broken = text.replacen(
-        "\"SpecialToken\":{\"id\":\"[SEP]\"",
-        "\"SpecialToken\":{\"id\":\"[END]\"",
-        1,
-    );
+    let broken =
+        text.replace("\"SpecialToken\":{\"id\":\"[SEP]\"", "\"SpecialToken\":{\"id\":\"[END]\"");
     assert_ne!(broken, text);
     fs::write(&path, broken).unwrap();
     let answer = run(&home, "model text.txt -o out.npy").exits_with(3);
@@ -229,6 +226,8 @@ fn a_tokenizer_that_contradicts_itself_is_one_error() {
 fn an_open_length_that_a_model_does_not_have_is_a_mistake_of_usage() {
     let home = home(b"");
     let model = home.path("model/model.onnx");
-    let answer = home.run(&format!("info {} --dim nothing=3", model.display()));
-    answer.exits_with(2).says(&["--dim nothing"]);
+    for command in ["info", "plan", "run --random-inputs"] {
+        let answer = home.run(&format!("{command} {} --mode cpu --dim nothing=3", model.display()));
+        answer.exits_with(2).says(&["--dim nothing", "it has batch, tokens"]);
+    }
 }

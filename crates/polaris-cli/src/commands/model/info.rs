@@ -77,6 +77,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
                 result.work = Some(plan.work());
                 result.arena_bytes = Some(plan.arenas.iter().flatten().sum());
             }
+            Err(error) if error.is::<exit::Usage>() => return Err(error),
             Err(error) => say!("note: the work of a run is not known: {error:#}"),
         }
     }

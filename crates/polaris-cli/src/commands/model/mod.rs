@@ -110,6 +110,8 @@ fn check_dims(model: &Model, choice: &ModelChoice) -> anyhow::Result<()> {
             }));
         }
     }
+    names.sort_unstable();
+    names.dedup();
     for given in &choice.dim {
         if !names.contains(&given.name.as_str()) {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };

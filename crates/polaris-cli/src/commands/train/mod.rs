@@ -7,7 +7,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use polaris::DeviceRef;
 use polaris::nn::train::{
     self, Checkpoint, Config, Ending, Evaluation, ModelFile, RunFolder, Trainer,
@@ -153,7 +153,11 @@ fn may_begin(out: &Path, resume: bool) -> anyhow::Result<()> {
 
 /// The checkpoint to go on from, which must be of this training.
 fn newest_checkpoint(folder: &RunFolder, config: &Config) -> anyhow::Result<Option<PathBuf>> {
-    let Some((path, before)) = Checkpoint::newest(&folder.checkpoints())? else { return Ok(None) };
+    let newest = Checkpoint::newest(&folder.checkpoints()).with_context(|| {
+        let folder = folder.path().display();
+        format!("{folder}: no checkpoint can be read; name another folder with --out to begin anew")
+    })?;
+    let Some((path, before)) = newest else { return Ok(None) };
     check_same_training(&before, config, &path)?;
     Ok(Some(path))
 }
