@@ -1,7 +1,9 @@
 //! The memory of runs, and a plan's arrays in it, made ready for every instruction. Runs that follow one
 //! another use the same memory, also those of other plans; runs at the same time have one each.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use polaris_core::DType;
 use polaris_ops::Array;
@@ -75,6 +77,8 @@ pub struct Context {
     pub inputs: Vec<Option<Array>>,
     /// One for each output that is an array.
     pub outputs: Vec<Option<Array>>,
+    /// How long the last run took.
+    pub last_run: Cell<Option<Duration>>,
 }
 
 impl Context {
@@ -130,7 +134,7 @@ impl Context {
                 _ => Ok(None),
             })
             .collect::<Result<_>>()?;
-        Ok(Self { memory: memory.number, ready, inputs, outputs })
+        Ok(Self { memory: memory.number, ready, inputs, outputs, last_run: Cell::new(None) })
     }
 }
 

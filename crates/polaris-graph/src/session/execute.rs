@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use polaris_onnx::operators::Scope;
 use polaris_onnx::{Graph, Tensor, Value, ValueId, interpret_node};
@@ -25,6 +26,7 @@ impl Runner {
         wanted: &[ValueId],
         observer: &mut O,
     ) -> Result<Vec<(ValueId, Value)>> {
+        let begin = Instant::now();
         let mut values: HashMap<ValueId, Value> = HashMap::new();
         for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
             debug_assert_eq!(input.id, *id, "inputs should be those of the plan");
@@ -35,7 +37,8 @@ impl Runner {
                 }
             }
         }
-        let mut in_flight = InFlight::new(self.engine.devices[Side::Gpu.index()].as_ref());
+        let device = self.engine.devices[Side::Gpu.index()].as_ref();
+        let mut in_flight = InFlight::new(device, plan.instructions.len(), context.last_run.get());
         for (instruction, ready) in plan.instructions.iter().zip(&context.ready) {
             polaris_onnx::check_cancelled()?;
             match &instruction.step {
@@ -80,6 +83,7 @@ impl Runner {
                 outputs.push((*id, value));
             }
         }
+        context.last_run.set(Some(begin.elapsed()));
         Ok(outputs)
     }
 
