@@ -97,7 +97,10 @@ pub fn supervise(
         let jobs: Vec<Job> = jobs.collect();
         match supervisor.run(&jobs)? {
             // What failed beside others runs again alone.
-            _ if count > 1 => {
+            ending if count > 1 => {
+                if let Ending::Crashed(how) = ending {
+                    log::info!("{}: {how}; what is left runs in one worker", device.id());
+                }
                 supervisor.tally.ended_beside_others();
                 workers = 1;
             }
