@@ -242,6 +242,7 @@ void softmax_group(OPERANDS)
 // the last ones would lose their lower digits.
 #define STRETCH 64
 
+// The loops are not vectorised: PoCL 3.1 (LLVM 14) gave wrong sums of f16 elements where it did so.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void softmax_serial(OPERANDS)
 {
@@ -252,21 +253,25 @@ void softmax_serial(OPERANDS)
     FIND_ROW(row)
     C largest = PADDING;
 #if !GRADIENT
+#pragma clang loop vectorize(disable) interleave(disable)
     for (INDEX r = 0; r < length; ++r) {
         const C v = READ_A(r);
         largest = LARGER(largest, v);
     }
 #endif
     C sum = 0;
+#pragma clang loop vectorize(disable) interleave(disable)
     for (INDEX first = 0; first < length; first += STRETCH) {
         const INDEX end = min(length, first + STRETCH);
         C part = 0;
+#pragma clang loop vectorize(disable) interleave(disable)
         for (INDEX r = first; r < end; ++r) {
             part += ADDEND(READ_A(r), READ_B(r));
         }
         sum += part;
     }
     const C total = TOTAL(sum);
+#pragma clang loop vectorize(disable) interleave(disable)
     for (INDEX r = 0; r < length; ++r) {
         const C result = RESULT(READ_A(r), READ_B(r));
         WRITE(r, result);
