@@ -22,7 +22,7 @@ pub enum Level {
 /// One kernel in one case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
-    /// The case, by its place in [`cases`].
+    /// The case, by its place in `cases`.
     pub case: usize,
     /// The kernel's name.
     pub kernel: String,
