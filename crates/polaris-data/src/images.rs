@@ -137,7 +137,10 @@ fn is_image(path: &Path) -> bool {
 }
 
 /// Reads an image, upright as its EXIF data say.
-fn decode(path: &Path) -> Result<DynamicImage> {
+///
+/// # Errors
+/// If it is no regular file, no image, or one that claims more pixels than there is memory for.
+pub fn read_image(path: &Path) -> Result<DynamicImage> {
     // A picture of 512 MiB is larger than any camera's; more is a trap or a mistake.
     const MOST_BYTES: u64 = 512 << 20;
     let refused =
@@ -199,7 +202,7 @@ impl Dataset for ImageFolder {
             });
         };
         let options = &self.options;
-        let mut picture = decode(path)?;
+        let mut picture = read_image(path)?;
         let resized =
             16 * options.height as u64 * u64::from(picture.width()).max(options.width as u64);
         let what = || format!("{} at {}x{}", path.display(), options.height, options.width);

@@ -64,7 +64,7 @@ pub use bpe::{Bpe, read_tokenizer, train_bpe};
 pub use bundled::{digits, text};
 pub use dataset::{Batch, Dataset, Kind, Spec, Values};
 pub use error::{Error, Result};
-pub use images::{ImageFolder, ImageOptions};
+pub use images::{ImageFolder, ImageOptions, read_image};
 pub use lines::{Line, LineFault, Lines};
 pub use loader::{Batches, Loader, LoaderOptions};
 pub use names::nearest as nearest_name;

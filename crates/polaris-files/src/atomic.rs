@@ -3,9 +3,14 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// How the names of files begin that are not whole yet.
 const UNFINISHED: &str = ".writing-";
+
+/// Files of this process that have no name yet. A process that ends without destructors, as it must when there is no
+/// memory left, removes them with [`abandon_unfinished`]. It is process-wide because such an end is.
+static UNFINISHED_HERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file that gets its name only when all of it is on the disk. If it is dropped before, nothing is left
 /// of it, and what was under its name is still there.
@@ -13,6 +18,26 @@ const UNFINISHED: &str = ".writing-";
 pub struct AtomicFile {
     file: tempfile::NamedTempFile,
     path: PathBuf,
+    _listed: Listed,
+}
+
+/// The entry of a file in the list of those without a name.
+#[derive(Debug)]
+struct Listed(PathBuf);
+
+impl Listed {
+    fn new(path: &Path) -> Self {
+        let (entry, own) = (path.to_owned(), path.to_owned());
+        UNFINISHED_HERE.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        Self(own)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut list = UNFINISHED_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|path| *path != self.0);
+    }
 }
 
 impl AtomicFile {
@@ -31,7 +56,9 @@ impl AtomicFile {
         // Others may read it, as far as the user lets them; temporary files are private otherwise.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        Ok(Self { file: builder.tempfile_in(folder)?, path: path.to_owned() })
+        let file = builder.tempfile_in(folder)?;
+        let _listed = Listed::new(file.path());
+        Ok(Self { file, path: path.to_owned(), _listed })
     }
 
     /// Brings it to the disk and gives it its name.
@@ -99,6 +126,19 @@ pub fn write_advice(error: &io::Error) -> &'static str {
     }
 }
 
+/// Removes the files that this process has begun and not finished: for an end without destructors. It neither
+/// allocates, but for paths of several hundred bytes, nor waits.
+pub fn abandon_unfinished() {
+    let list = match UNFINISHED_HERE.try_lock() {
+        Ok(list) => list,
+        Err(TryLockError::Poisoned(list)) => list.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    for path in list.iter() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 /// Removes what a process left in a folder that was ended while it wrote.
 pub fn remove_unfinished(folder: &Path) {
     for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -139,6 +179,22 @@ mod tests {
         file.write_all(b"ne").unwrap();
         file.finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn an_end_without_destructors_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        write_atomic(&folder.path().join("kept"), b"whole").unwrap();
+        let file = AtomicFile::create(&folder.path().join("file")).unwrap();
+        let place = file.file.path().to_owned();
+        std::mem::forget(file);
+        assert!(place.exists());
+        let is_listed = |path: &Path| UNFINISHED_HERE.lock().unwrap().iter().any(|p| p == path);
+        assert!(is_listed(&place) && !is_listed(&folder.path().join("kept")));
+        // What other tests write at the same time is theirs.
+        UNFINISHED_HERE.lock().unwrap().retain(|path| *path == place);
+        abandon_unfinished();
+        assert!(!place.exists() && folder.path().join("kept").exists());
     }
 
     #[test]

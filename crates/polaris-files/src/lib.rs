@@ -9,6 +9,6 @@ mod atomic;
 mod lock;
 mod regular;
 
-pub use atomic::{AtomicFile, remove_unfinished, write_advice, write_atomic};
+pub use atomic::{AtomicFile, abandon_unfinished, remove_unfinished, write_advice, write_atomic};
 pub use lock::FileLock;
 pub use regular::{kind_of, open, open_append, read, read_all, read_text};

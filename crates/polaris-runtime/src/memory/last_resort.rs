@@ -26,6 +26,7 @@ const MESSAGE: &[u8] =
 /// Ends the process without what would allocate or wait for locks: buffers, destructors, drivers' handlers.
 #[cfg(target_os = "linux")]
 fn end(code: i32) -> ! {
+    polaris_files::abandon_unfinished();
     // SAFETY: the bytes are there for the whole call, and `_exit` can be called at any time.
     unsafe {
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
@@ -36,6 +37,7 @@ fn end(code: i32) -> ! {
 #[cfg(not(target_os = "linux"))]
 fn end(code: i32) -> ! {
     use std::io::Write;
+    polaris_files::abandon_unfinished();
     let _ = std::io::stderr().write_all(MESSAGE);
     std::process::exit(code)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use image::imageops::FilterType;
 use polaris::onnx::{Dim, ElementType, Tensor, Type};
 
@@ -26,7 +26,7 @@ pub fn read(path: &Path, declared: Option<&Type>, name: &str) -> anyhow::Result<
     };
     let side = |dim: &Dim| dim.known().unwrap_or(USUAL_SIDE);
     let (height, width) = (side(&dims[2]), side(&dims[3]));
-    let picture = image::open(path).with_context(|| format!("{}", path.display()))?.to_rgb8();
+    let picture = polaris::data::read_image(path)?.to_rgb8();
     let (width, height) = (u32::try_from(width)?, u32::try_from(height)?);
     if width == 0 || height == 0 || picture.width() == 0 || picture.height() == 0 {
         bail!("{}: an image without pixels", path.display());
