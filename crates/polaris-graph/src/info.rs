@@ -84,7 +84,7 @@ impl Plan {
                 work.on_host += 1;
                 continue;
             }
-            let one = crate::cost::Work::of(instruction);
+            let one = crate::cost::work_of(instruction);
             work.flops += one.flops;
             work.bytes += one.bytes;
         }

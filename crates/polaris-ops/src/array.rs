@@ -5,13 +5,45 @@ use std::ops::Range;
 use polaris_core::{DType, Element, Error as CoreError, Layout, Shape};
 use polaris_runtime::{Buffer, DeviceRef};
 
-use crate::{Result, copy};
+use crate::format::{Block, Format, Panels, Stored};
+use crate::{Error, Result, copy};
 
 /// An array of any layout on any device. Cloning and viewing share the memory.
+///
+/// Most arrays are dense: their elements are of a data type, one beside the other. Weights may be in another
+/// [`Format`]; operations that do not read it are given the expanded elements.
 #[derive(Debug, Clone)]
 pub struct Array {
     buffer: Buffer,
     layout: Layout,
+    format: Format,
+}
+
+/// What an array is, without its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ArrayType {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// How they are stored.
+    pub format: Format,
+    /// Where they lie.
+    pub layout: Layout,
+}
+
+impl ArrayType {
+    /// Bytes that the elements take in memory; those that a view repeats count once.
+    pub fn bytes(&self) -> usize {
+        if self.layout.elements() == 0 {
+            return 0;
+        }
+        let lengths = self.layout.shape().iter().zip(self.layout.strides());
+        let distinct: usize =
+            lengths.filter(|(_, stride)| **stride > 0).map(|(&length, _)| length).product();
+        match self.format {
+            Format::Block(block) => distinct.div_ceil(block.elements()) * block.bytes(),
+            Format::Dense | Format::Panels(_) => distinct * self.dtype.size(),
+        }
+    }
 }
 
 impl Array {
@@ -24,7 +56,55 @@ impl Array {
             let (reaches, holds) = (layout.end(), buffer.len());
             return Err(CoreError::OutOfBounds { op: "array", reaches, holds }.into());
         }
-        Ok(Self { buffer, layout })
+        Ok(Self { buffer, layout, format: Format::Dense })
+    }
+
+    /// A layout over blocks: element `i` of the buffer is in block `i / elements of a block`.
+    ///
+    /// # Errors
+    /// If the buffer is not one of whole blocks of bytes, or the layout leaves it.
+    pub fn of_blocks(buffer: Buffer, layout: Layout, block: Block) -> Result<Self> {
+        // Kernels count elements from the beginning of the memory, not of a part of it.
+        let is_part = buffer.device().as_opencl().is_some() && buffer.byte_offset() != 0;
+        let whole = buffer.len().is_multiple_of(block.bytes());
+        if buffer.dtype() != DType::U8 || !whole || is_part {
+            let (dtype, bytes) = (buffer.dtype(), buffer.bytes());
+            let what = format!(
+                "a buffer of {bytes} bytes as {dtype} does not hold whole blocks of {} bytes; give u8 in \
+                 memory of its own",
+                block.bytes()
+            );
+            return Err(Error::InvalidParameter { op: block.name(), what });
+        }
+        let holds = buffer.len() / block.bytes() * block.elements();
+        if layout.end() > holds {
+            let (op, reaches) = (block.name(), layout.end());
+            return Err(CoreError::OutOfBounds { op, reaches, holds }.into());
+        }
+        Ok(Self { buffer, layout, format: Format::Block(block) })
+    }
+
+    /// A weight in panels, which only the operations that they are made for read.
+    pub(crate) fn of_panels(buffer: Buffer, shape: Shape, panels: Panels) -> Self {
+        Self { buffer, layout: Layout::contiguous(shape), format: Format::Panels(panels) }
+    }
+
+    /// Another view of the same memory, in the same format.
+    ///
+    /// # Errors
+    /// `OutOfBounds` if the layout leaves the buffer; panels have no view but the whole.
+    pub fn with_layout(&self, layout: Layout) -> Result<Self> {
+        match self.format {
+            Format::Dense => Self::new(self.buffer.clone(), layout),
+            Format::Block(block) => Self::of_blocks(self.buffer.clone(), layout, block),
+            Format::Panels(_) if layout == self.layout => Ok(self.clone()),
+            Format::Panels(panels) => Err(panels.no_view()),
+        }
+    }
+
+    /// The same place in another buffer, which holds the same.
+    pub(crate) fn in_buffer(&self, buffer: Buffer) -> Self {
+        Self { buffer, ..*self }
     }
 
     /// A dense array with whatever its memory holds.
@@ -33,7 +113,7 @@ impl Array {
     /// If there is no room.
     pub fn empty(device: &DeviceRef, dtype: DType, shape: Shape) -> Result<Self> {
         let buffer = Buffer::shaped(device, device.queue(), dtype, shape)?;
-        Ok(Self { buffer, layout: Layout::contiguous(shape) })
+        Ok(Self { buffer, layout: Layout::contiguous(shape), format: Format::Dense })
     }
 
     /// A dense array of these values.
@@ -76,9 +156,44 @@ impl Array {
         self.layout.elements()
     }
 
-    /// The element type.
+    /// The type of its elements; in another format than dense, the type that they expand to.
     pub fn dtype(&self) -> DType {
-        self.buffer.dtype()
+        match self.format {
+            Format::Dense => self.buffer.dtype(),
+            Format::Block(_) => DType::F32,
+            Format::Panels(panels) => panels.dtype,
+        }
+    }
+
+    /// How its elements are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether its elements are stored as they are.
+    pub fn is_dense(&self) -> bool {
+        self.format == Format::Dense
+    }
+
+    /// What it is, without its memory.
+    pub fn array_type(&self) -> ArrayType {
+        ArrayType { dtype: self.dtype(), format: self.format, layout: self.layout }
+    }
+
+    /// What kernels read: elements of a type, or of blocks.
+    pub(crate) fn stored(&self) -> Stored {
+        match self.format {
+            Format::Block(block) => Stored::Block(block),
+            Format::Dense | Format::Panels(_) => Stored::Dense(self.dtype()),
+        }
+    }
+
+    /// The first element, counted from the beginning of the memory that kernels are given.
+    pub(crate) fn first_element(&self) -> usize {
+        match self.format {
+            Format::Dense => self.buffer.byte_offset() / self.dtype().size() + self.layout.offset(),
+            Format::Block(_) | Format::Panels(_) => self.layout.offset(),
+        }
     }
 
     /// The device.
@@ -88,7 +203,11 @@ impl Array {
 
     /// The stretch of its block of memory, in bytes, from its first to its last element.
     pub(crate) fn extent(&self) -> Range<usize> {
-        let at = |element: usize| self.buffer.byte_offset() + element * self.dtype().size();
+        let start = self.buffer.byte_offset();
+        if !self.is_dense() {
+            return start..start + self.buffer.bytes();
+        }
+        let at = |element: usize| start + element * self.dtype().size();
         at(self.layout.offset())..at(self.layout.end())
     }
 
@@ -103,7 +222,7 @@ impl Array {
     /// # Errors
     /// If `axes` is not a permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
-        Ok(Self { buffer: self.buffer.clone(), layout: self.layout.permute(axes)? })
+        self.with_layout(self.layout.permute(axes)?)
     }
 
     /// Every `step`-th index of a range of one axis, sharing the memory.
@@ -111,7 +230,7 @@ impl Array {
     /// # Errors
     /// If the range leaves the axis.
     pub fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
-        Ok(Self { buffer: self.buffer.clone(), layout: self.layout.slice(axis, range, step)? })
+        self.with_layout(self.layout.slice(axis, range, step)?)
     }
 
     /// Repeated to a larger shape, sharing the memory.
@@ -119,8 +238,7 @@ impl Array {
     /// # Errors
     /// If NumPy's rule does not allow it.
     pub fn broadcast_to(&self, shape: &Shape) -> Result<Self> {
-        let layout = self.layout.broadcast_to("broadcast_to", shape)?;
-        Ok(Self { buffer: self.buffer.clone(), layout })
+        self.with_layout(self.layout.broadcast_to("broadcast_to", shape)?)
     }
 
     /// The elements in row-major order, copied to the host.
@@ -128,8 +246,8 @@ impl Array {
     /// # Errors
     /// `DTypeMismatch`, or a failed copy.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let dense =
-            if self.layout.is_contiguous() { self.clone() } else { copy::contiguous(self)? };
+        let is_in_order = self.layout.is_contiguous() && self.is_dense();
+        let dense = if is_in_order { self.clone() } else { copy::contiguous(self)? };
         let start = dense.layout.offset();
         Ok(dense.buffer.view(start..start + dense.elements())?.to_vec()?)
     }

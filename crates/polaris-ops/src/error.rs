@@ -68,6 +68,16 @@ pub enum Error {
         /// The length of that axis.
         length: usize,
     },
+    /// An array in a format that the operation does not read.
+    #[error(
+        "{op} takes dense arrays and was given a weight in the format {format}; expand it first"
+    )]
+    UnsupportedFormat {
+        /// The operation.
+        op: &'static str,
+        /// The format.
+        format: crate::format::Format,
+    },
     /// A parameter outside its domain.
     #[error("{op}: {what}")]
     InvalidParameter {

@@ -1,5 +1,6 @@
 //! What all operations have in common, and how a kernel is chosen for one.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,8 @@ use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
-use crate::{Array, Result};
+use crate::format::{Format, check_dense};
+use crate::{Array, ArrayType, Class, Result, Work};
 
 /// One operation with its parameters, as plain data. Arrays bring their own types and layouts.
 pub trait Operation: fmt::Debug + Sync {
@@ -28,6 +30,11 @@ pub trait Operation: fmt::Debug + Sync {
     /// # Errors
     /// What is wrong, in words.
     fn check(&self, inputs: &[&Array], output: &Array) -> Result<()>;
+
+    /// Whether it reads an input in a format other than dense.
+    fn accepts(&self, _input: usize, _format: Format) -> bool {
+        false
+    }
 
     /// Whether a kernel can do this on this device.
     fn supports(
@@ -70,8 +77,120 @@ pub trait Operation: fmt::Debug + Sync {
         output: &Array,
     ) -> Result<()>;
 
+    /// What it has to do, whatever device does it. A result for each element is what most do.
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_result(1, inputs, output)
+    }
+
+    /// What operations it is like, in the share of a device's speed that it reaches.
+    fn class(&self) -> Class {
+        Class::Elementwise
+    }
+
+    /// Whether the result may lie where an input of the same layout lies.
+    fn works_in_place(&self) -> bool {
+        false
+    }
+
     /// The result by the plain definition, in `f64`, from the inputs' elements in row-major order.
     fn reference(&self, inputs: &[Vec<f64>], input_arrays: &[&Array], output: &Array) -> Vec<f64>;
+}
+
+/// An operation of any type, whose kernels are known by number: what lists of operations hold.
+pub trait AnyOperation: fmt::Debug + Any + Send + Sync {
+    /// See [`Operation::name`].
+    fn name(&self) -> &'static str;
+
+    /// The names of the OpenCL kernels that could do this, most preferred first.
+    fn kernels(&self, inputs: &[&Array], output: &Array) -> Vec<String>;
+
+    /// Each entry of the operation's list of OpenCL kernels, and whether it could do this.
+    fn entries(&self, inputs: &[&Array], output: &Array) -> Vec<(String, bool)>;
+
+    /// See [`run`].
+    ///
+    /// # Errors
+    /// As for [`run`].
+    fn run(&self, inputs: &[&Array], output: &Array) -> Result<()>;
+
+    /// Runs one of [`Self::kernels`], quarantined or not; the CPU where there is none.
+    ///
+    /// # Errors
+    /// As for [`run`], and if there is no such kernel.
+    fn run_kernel(&self, index: usize, inputs: &[&Array], output: &Array) -> Result<()>;
+
+    /// See [`has_trusted_kernel`].
+    fn has_trusted_kernel(&self, inputs: &[&Array], output: &Array) -> bool;
+
+    /// See [`Operation::work`].
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work;
+
+    /// See [`Operation::class`].
+    fn class(&self) -> Class;
+
+    /// See [`Operation::works_in_place`].
+    fn works_in_place(&self) -> bool;
+
+    /// See [`Operation::reference`].
+    fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64>;
+}
+
+impl<O: Operation + Send + 'static> AnyOperation for O {
+    fn name(&self) -> &'static str {
+        Operation::name(self)
+    }
+
+    fn kernels(&self, inputs: &[&Array], output: &Array) -> Vec<String> {
+        let kernels = usable_kernels(self, inputs, output);
+        kernels.into_iter().map(|kernel| self.kernel_name(kernel, inputs, output)).collect()
+    }
+
+    fn entries(&self, inputs: &[&Array], output: &Array) -> Vec<(String, bool)> {
+        let Some(device) = output.device().as_opencl() else {
+            return Vec::new();
+        };
+        let entry = |&kernel: &O::Kernel| {
+            let name = format!("{} {kernel:?}", std::any::type_name::<O>());
+            (name, self.supports(kernel, device, inputs, output))
+        };
+        O::KERNELS.iter().map(entry).collect()
+    }
+
+    fn run(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        run(self, inputs, output)
+    }
+
+    fn run_kernel(&self, index: usize, inputs: &[&Array], output: &Array) -> Result<()> {
+        let kernels = usable_kernels(self, inputs, output);
+        match kernels.get(index) {
+            Some(&kernel) => run_kernel(self, kernel, inputs, output),
+            None if kernels.is_empty() => run(self, inputs, output),
+            None => Err(crate::Error::InvalidParameter {
+                op: Operation::name(self),
+                what: format!("there is no kernel {index}"),
+            }),
+        }
+    }
+
+    fn has_trusted_kernel(&self, inputs: &[&Array], output: &Array) -> bool {
+        has_trusted_kernel(self, inputs, output)
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Operation::work(self, inputs, output)
+    }
+
+    fn class(&self) -> Class {
+        Operation::class(self)
+    }
+
+    fn works_in_place(&self) -> bool {
+        Operation::works_in_place(self)
+    }
+
+    fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64> {
+        Operation::reference(self, values, inputs, output)
+    }
 }
 
 /// Runs an operation where its arrays are: on an OpenCL device with the first kernel that
@@ -80,7 +199,7 @@ pub trait Operation: fmt::Debug + Sync {
 /// # Errors
 /// If the arrays do not fit together, or the device fails.
 pub fn run<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()> {
-    check_devices(op, inputs, output)?;
+    check_arrays(op, inputs, output)?;
     op.check(inputs, output)?;
     if output.elements() == 0 {
         return Ok(());
@@ -118,7 +237,7 @@ pub fn run_kernel<O: Operation>(
     inputs: &[&Array],
     output: &Array,
 ) -> Result<()> {
-    check_devices(op, inputs, output)?;
+    check_arrays(op, inputs, output)?;
     op.check(inputs, output)?;
     match output.device().as_opencl() {
         _ if output.elements() == 0 => Ok(()),
@@ -158,7 +277,14 @@ fn kernels<'a, O: Operation>(
     preferred.into_iter().chain(others)
 }
 
-fn check_devices<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()> {
+/// Refuses arrays of different devices, and formats that the operation does not read.
+fn check_arrays<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()> {
+    check_dense(op.name(), output.format())?;
+    for (place, input) in inputs.iter().enumerate() {
+        if !input.is_dense() && !op.accepts(place, input.format()) {
+            return Err(crate::Error::UnsupportedFormat { op: op.name(), format: input.format() });
+        }
+    }
     let there = output.device();
     // Memory of the CPU is the same in every runtime.
     let elsewhere = |input: &&&Array| {
@@ -196,9 +322,9 @@ fn run_on_host<O: Operation>(
             // In-place work stays in place if it is the same view; another view of the same
             // memory was checked not to overlap.
             true if input.buffer().byte_offset() == output.buffer().byte_offset() => {
-                Array::new(host_output.buffer().clone(), *input.layout())
+                Ok(input.in_buffer(host_output.buffer().clone()))
             }
-            _ => Array::new(to_host(input.buffer())?, *input.layout()),
+            _ => Ok(input.in_buffer(to_host(input.buffer())?)),
         })
         .collect::<Result<Vec<Array>>>()?;
     let host_inputs: Vec<&Array> = host_inputs.iter().collect();

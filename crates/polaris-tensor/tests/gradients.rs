@@ -2,12 +2,12 @@
 //! devices in `f32` against those.
 
 use polaris_core::DType;
-use polaris_ops::Unary;
 use polaris_ops::attention::Attention;
 use polaris_ops::conv::Convolution;
 use polaris_ops::cross_entropy::CrossEntropyOptions;
 use polaris_ops::pad::PadMode;
 use polaris_ops::pool::{Window, Windows};
+use polaris_ops::{Pairing, Unary};
 use polaris_runtime::DeviceRef;
 use polaris_tensor::{Result, Tensor, check_gradients, gradients};
 use polaris_testkit::devices_under_test;
@@ -382,6 +382,17 @@ fn look_ups() {
     check("cumsum", &x, &|x| x[0].cumsum(1));
     check("sort", &x, &|x| Ok(x[0].sort(0, false)?.0));
     check("topk", &x, &|x| Ok(x[0].topk(2, 1)?.0));
+}
+
+#[test]
+fn rotary_embeddings() {
+    let all = inputs(&[&[2, 3, 6], &[3, 2], &[3, 2]], (-1.0, 1.0));
+    for pairing in [Pairing::Halves, Pairing::Adjacent] {
+        check("rope", &all[..1], &|x| {
+            let table = |at: usize| all[at].to_dtype(x[0].dtype())?.to_device(x[0].device());
+            x[0].rope(&table(1)?, &table(2)?, pairing)
+        });
+    }
 }
 
 #[test]

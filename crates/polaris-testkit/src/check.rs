@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use polaris_runtime::DeviceRef;
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
 use crate::plan::{Level, Listed, Planned, Unit, cases};
 use crate::tally::{CheckReport, Tally};
+use polaris_ops::suite::Case;
 
 /// What to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -9,10 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polaris_core::{Layout, Shape};
 use polaris_ops::Error;
+use polaris_ops::suite::{Case, Operand};
 use polaris_runtime::DeviceRef;
-
-use crate::case::Case;
-use crate::operand::Operand;
 
 /// What became of the empty forms of some cases.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
-use crate::suites::{CaseParameters, SUITES, kernel_of};
+use polaris_ops::FAMILIES;
+use polaris_ops::suite::{Case, CaseParameters, kernel_of};
 
 /// How much is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     pub fn case(&self) -> Case {
-        (SUITES[self.suite].case)(self.variant, &self.parameters)
+        (FAMILIES[self.suite].case)(self.variant, &self.parameters)
     }
 
     /// The place of its variant in the suite.
@@ -66,7 +66,7 @@ impl Planned {
     }
 
     fn is_full(&self) -> bool {
-        (SUITES[self.suite].takes)(self.variant, self.layout)
+        (FAMILIES[self.suite].takes)(self.variant, self.layout)
     }
 
     /// Where a standard check looks for kernels first. The layouts take turns from variant to
@@ -75,7 +75,7 @@ impl Planned {
     fn rank(&self) -> (bool, usize, bool) {
         let is_single = self.layout == SINGLE_LAYOUT;
         let turn = (self.layout + LAYOUTS - self.variant % LAYOUTS) % LAYOUTS;
-        (is_single, turn, !(SUITES[self.suite].is_essential)(self.variant))
+        (is_single, turn, !(FAMILIES[self.suite].is_essential)(self.variant))
     }
 }
 
@@ -91,7 +91,7 @@ const LAYOUTS: usize = 9;
 pub(crate) fn cases() -> Vec<Planned> {
     let mut cases = Vec::new();
     for (layout, parameters) in CaseParameters::fixed().into_iter().enumerate() {
-        for (suite, description) in SUITES.iter().enumerate() {
+        for (suite, description) in FAMILIES.iter().enumerate() {
             for variant in 0..(description.variants)() {
                 let planned = Planned { suite, variant, layout, parameters: parameters.clone() };
                 if planned.is_full() || planned.is_quick() {
@@ -136,7 +136,7 @@ fn cover(cases: &[Planned], listed: &BTreeMap<usize, Listed>) -> Vec<Unit> {
         .collect();
     order.sort_by_key(|&case| cases[case].rank());
     let (mut kernels, mut variants) = (BTreeSet::new(), BTreeSet::new());
-    let mut units = vec![Vec::new(); SUITES.len()];
+    let mut units = vec![Vec::new(); FAMILIES.len()];
     for &case in &order {
         let planned = &cases[case];
         for name in &listed[&case].kernels {

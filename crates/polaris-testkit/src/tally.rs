@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::check::Event;
 use crate::plan::{Level, Listed, Planned, Unit, cases, select};
-use crate::suites::{SUITES, kernel_of};
+use polaris_ops::FAMILIES;
+use polaris_ops::suite::kernel_of;
 
 /// How one kernel did.
 #[derive(Debug, Clone, Serialize)]
@@ -193,7 +194,7 @@ impl Tally {
     /// How many kernels were run in how many cases, of how many, and the operation that is next.
     pub fn progress(&self) -> (usize, usize, &'static str) {
         let next = self.left.first();
-        let suite = next.map_or("", |unit| SUITES[self.cases[unit.case].suite].name);
+        let suite = next.map_or("", |unit| FAMILIES[self.cases[unit.case].suite].name);
         (self.planned - self.left.len(), self.planned, suite)
     }
 
@@ -214,7 +215,7 @@ impl Tally {
     }
 
     fn coverage(&self) -> Vec<Coverage> {
-        let mut exist = vec![BTreeSet::new(); SUITES.len()];
+        let mut exist = vec![BTreeSet::new(); FAMILIES.len()];
         for (&case, listed) in self.listed.iter().filter(|(_, listed)| listed.computes) {
             let suite = self.cases[case].suite;
             exist[suite].extend(listed.kernels.iter().map(|name| kernel_of(name)));
@@ -222,7 +223,7 @@ impl Tally {
         let run: BTreeSet<_> =
             self.kernels.keys().map(|(suite, name)| (*suite, kernel_of(name))).collect();
         let of_suite = |(number, exist): (usize, BTreeSet<String>)| Coverage {
-            suite: SUITES[number].name,
+            suite: FAMILIES[number].name,
             kernels_run: run.iter().filter(|(suite, _)| *suite == number).count(),
             kernels_exist: exist.len(),
         };
@@ -236,7 +237,7 @@ impl Tally {
         self.run.insert(case);
         let result =
             self.kernels.entry((planned.suite, kernel.clone())).or_insert_with(|| KernelResult {
-                suite: SUITES[planned.suite].name,
+                suite: FAMILIES[planned.suite].name,
                 kernel: kernel.clone(),
                 passed: 0,
                 failed: 0,

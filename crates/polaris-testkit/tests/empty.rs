@@ -2,9 +2,11 @@
 
 use polaris_core::{DType, Shape};
 use polaris_ops::attention::{attention, attention_gradient};
-use polaris_ops::conv::{ByteConvolution, ByteProblem, FusedConvolution, PackedConvolution};
+use polaris_ops::conv::{FusedConvolution, QuantizedConvolution};
 use polaris_ops::copy::cast;
-use polaris_ops::matmul::{Activation, Bias, Epilogue, PackedMatrix};
+use polaris_ops::format::Role;
+use polaris_ops::matmul::{Activation, Bias, Epilogue};
+use polaris_ops::weight::prepare;
 use polaris_ops::{Array, Attention, Convolution, MatMul, Operation, Requantize, Scale, run};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{Arrangement, CaseParameters, EmptySweep, SUITES, devices_under_test};
@@ -84,10 +86,11 @@ fn packed_matrices() {
                     op.epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };
                     inputs.push(&bias);
                 }
-                let packed = PackedMatrix::new(dtype, &b).unwrap();
+                let packed = prepare(Role::MatMul { left: dtype }, &b).unwrap();
                 let (output, plain) = (empty(device, made, &[m, n]), empty(device, made, &[m, n]));
-                op.run_packed(&inputs, &packed, &output).unwrap();
-                inputs.insert(1, &b);
+                inputs.insert(1, &packed);
+                run(&op, &inputs, &output).unwrap();
+                inputs[1] = &b;
                 run(&op, &inputs, &plain).unwrap();
                 assert_eq!(values(&output), values(&plain), "{dtype} {m} {k} {n}");
                 let elements: Vec<Vec<f64>> = inputs.iter().map(|input| values(input)).collect();
@@ -112,33 +115,28 @@ fn packed_convolutions() {
         let op =
             FusedConvolution { problem, bias: true, residual: false, activation: Activation::Relu };
         let output = empty(device, DType::F32, &[images, 4, rows + 1, columns + 1]);
-        let packed = PackedConvolution::new(&problem, &weight).unwrap();
-        packed.run(&op, &[&x, &bias], &output).unwrap();
+        let role = Role::Convolution { groups };
+        let packed = prepare(role, &weight).unwrap();
+        assert!(!packed.is_dense());
+        run(&op, &[&x, &packed, &bias], &output).unwrap();
         let inputs = [&x, &weight, &bias];
         let expected = op.reference(&inputs.map(values), &inputs, &output);
         assert_eq!(values(&output), expected, "{groups} {images} {rows} {columns}");
 
         let bytes = cast(&x, DType::I8).unwrap();
-        let byte_problem = ByteProblem {
-            problem,
-            input: (DType::I8, 0),
-            weight_zeros: &[0],
-            bias: Some(&[-2, -1, 0, 1]),
-            factors: &[1.0],
-            output: (DType::I8, 0),
-            relu: true,
-        };
-        let weight = cast(&weight, DType::I8).unwrap();
-        let convolution = ByteConvolution::new(&byte_problem, &weight).unwrap().unwrap();
+        let op = QuantizedConvolution { problem, input_zero: 0, output_zero: 0, relu: true };
+        let packed = prepare(role, &cast(&weight, DType::I8).unwrap()).unwrap();
+        assert!(!packed.is_dense());
+        let factors = Array::from_slice(device, &[4], &[1.0f32; 4]).unwrap();
+        let bias = cast(&bias, DType::I32).unwrap();
         let output = empty(device, DType::I8, &[images, 4, rows + 1, columns + 1]);
-        convolution.run(&[&bytes], &output).unwrap();
+        run(&op, &[&bytes, &packed, &factors, &bias], &output).unwrap();
         assert_eq!(values(&output), expected, "{groups} {images} {rows} {columns}");
     }
-    // Weights without elements have no packed form, and say so.
+    // Weights without elements have no packed form, and stay as they are.
     for dims in lengths([4, 3, 2, 2]).filter(|dims| dims.contains(&0)) {
         let weight = numbers(device, DType::F32, &dims);
-        assert!(!PackedConvolution::exists_for(&problem, DType::F32, weight.shape()));
-        assert!(PackedConvolution::new(&problem, &weight).is_err());
+        assert!(prepare(Role::Convolution { groups: 1 }, &weight).unwrap().is_dense());
     }
 }
 
@@ -155,7 +153,7 @@ fn requantized_arrays() {
         ] {
             let x = numbers(device, from, &dims);
             let inputs = if matches!(op, Requantize::Add { .. }) { vec![&x, &x] } else { vec![&x] };
-            op.run(&inputs, &empty(device, to, &dims)).unwrap();
+            run(&op, &inputs, &empty(device, to, &dims)).unwrap();
         }
     }
 }

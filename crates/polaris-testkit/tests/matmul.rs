@@ -1,9 +1,11 @@
 //! Products of matrices: arbitrary cases, long sums, every tile of the family, and mistakes.
 
 use polaris_core::{DType, Layout, Shape};
+use polaris_ops::format::Role;
 use polaris_ops::matmul::{
-    Activation, Bias, Epilogue, MatMul, PackedMatrix, Technique, VARIANTS, matmul, strassen,
+    Activation, Bias, Epilogue, MatMul, Technique, VARIANTS, matmul, strassen,
 };
+use polaris_ops::weight::prepare;
 use polaris_ops::{Array, Distribution, Error, Operation, random::random, run_kernel};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{CaseParameters, SUITES, devices_under_test, own_runtime};
@@ -24,7 +26,7 @@ fn arbitrary_products_are_right_everywhere() {
 
 fn arbitrary_products(devices: &[DeviceRef], cases: u32) {
     let suite = SUITES.iter().find(|suite| suite.name == "matmul").unwrap();
-    let strategy = (0..(suite.variants)(), CaseParameters::arbitrary());
+    let strategy = (0..(suite.variants)(), any::<u64>().prop_map(CaseParameters::drawn));
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&strategy, |(variant, parameters)| {
         let case = (suite.case)(variant, &parameters);
@@ -271,7 +273,7 @@ fn packed_operands_give_the_same() {
             [(DType::F32, DType::F32), (DType::F16, DType::F32), (DType::BF16, DType::BF16)]
         {
             let b = uniform(device, dtype, &[1024, 77], 2).permute(&[1, 0]).unwrap();
-            let packed = PackedMatrix::new(dtype, &b).unwrap();
+            let packed = prepare(Role::MatMul { left: dtype }, &b).unwrap();
             let bias = uniform(device, DType::F32, &[1024], 3);
             let epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };
             let op = MatMul { epilogue, ..MatMul::default() };
@@ -279,16 +281,20 @@ fn packed_operands_give_the_same() {
                 let a = uniform(device, dtype, &[rows, 77], 1);
                 let shape = Shape::new(&[rows, 1024]).unwrap();
                 let output = Array::empty(device, result, shape).unwrap();
-                op.run_packed(&[&a, &bias], &packed, &output).unwrap();
+                op.run(&[&a, &packed, &bias], &output).unwrap();
                 let error = frobenius_error(&op, &[&a, &b, &bias], &output);
                 let allowed = if result == DType::F32 { 1e-6 } else { 5e-3 };
                 assert!(error < allowed, "{}: {dtype} {rows}: {error:e}", device.id());
             }
             let wrong = Array::empty(device, result, Shape::new(&[3, 4]).unwrap()).unwrap();
             let a = uniform(device, dtype, &[3, 76], 1);
-            assert!(op.run_packed(&[&a, &bias], &packed, &wrong).is_err());
+            assert!(op.run(&[&a, &packed, &bias], &wrong).is_err());
         }
+        // What was prepared for another type of the first factor is refused.
         let bytes = Array::from_slice(device, &[2, 2], &[1i8; 4]).unwrap();
-        assert!(PackedMatrix::new(DType::F32, &bytes).is_err());
+        let packed = prepare(Role::MatMul { left: DType::F32 }, &bytes).unwrap();
+        let (a, sums) =
+            (uniform(device, DType::F32, &[2, 2], 1), uniform(device, DType::F32, &[2, 2], 2));
+        assert!(MatMul::default().run(&[&a, &packed], &sums).is_err());
     }
 }

@@ -18,8 +18,9 @@ use polaris_runtime::{DeviceRef, Runtime, measure};
 
 pub use database::{Database, Entry, Trial};
 pub use model::{CostModel, DeviceCosts, Link, Rates};
+pub use polaris_ops::{Class, Work};
 pub use signature::{fingerprint, signature};
-pub use work::{Class, Work};
+pub use work::{class_of, work_of};
 
 use crate::Result;
 

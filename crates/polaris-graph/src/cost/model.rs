@@ -9,7 +9,7 @@ use polaris_runtime::{Device, DeviceKind};
 
 use super::database::{Database, Entry};
 use super::signature::signature;
-use super::{Class, Work};
+use super::{Class, Work, class_of, work_of};
 use crate::plan::{Instruction, Side, Slot, Step};
 
 /// One direction between host and device.
@@ -174,13 +174,13 @@ impl CostModel {
     /// How long an instruction of a plan takes; nothing where its device is not known.
     pub fn predict(&self, slots: &[Slot], graph: &Graph, instruction: &Instruction) -> Option<f64> {
         let costs = self.side(Self::owner(&instruction.step, instruction.side))?;
-        let work = Work::of(instruction);
+        let work = work_of(instruction);
         let name = signature(slots, graph, instruction);
         Some(match &instruction.step {
             Step::Transfer { .. } if costs.database.get(&name).is_none() => {
                 self.copy_seconds(instruction.side, work.bytes / 2)
             }
-            step => costs.predict(&name, Class::of(step), &work),
+            step => costs.predict(&name, class_of(step), &work),
         })
     }
 

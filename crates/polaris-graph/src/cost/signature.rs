@@ -2,6 +2,7 @@
 //! arrays of which types and layouts. Where they lie in memory is no part of it.
 
 use polaris_onnx::Graph;
+use polaris_ops::Format;
 
 use crate::plan::{Home, HostInput, HostOutput, Instruction, Operand, Slot, Step};
 
@@ -59,7 +60,11 @@ fn of_operand(slots: &[Slot], operand: &Operand) -> String {
     // Constants may have been prepared once for all runs.
     let constant = matches!(slots[operand.slot.0].home, Home::Constant(_));
     let mark = if constant { "@" } else { "" };
-    format!("{}[{}{strides}]{mark}", operand.dtype, join(layout.shape()))
+    let stored = match operand.format {
+        Format::Dense => operand.dtype.to_string(),
+        other => format!("{} {other} ", operand.dtype),
+    };
+    format!("{stored}[{}{strides}]{mark}", join(layout.shape()))
 }
 
 fn shortened(text: String) -> String {

@@ -4,8 +4,7 @@ use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, ValueId};
 use polaris_ops::copy::Copy;
 use polaris_ops::elementwise::Elementwise;
-use polaris_ops::fused::Builder as Formula;
-use polaris_ops::{Attention, Ternary};
+use polaris_ops::{Attention, Pairing, Rope, Ternary};
 
 use super::{Lowering, array, input, result, wants_more};
 use crate::Result;
@@ -61,11 +60,11 @@ fn attention(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let (rows, values) = (batch * heads * queries, v.dims[3]);
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let flat = Shape::new(&[rows * values + rows])?;
-    let whole = b.compute(Action::Attention(problem), &operands, wide, flat);
+    let whole = b.compute(Action::new(problem), &operands, wide, flat);
     let dense = Layout::contiguous(Shape::new(&[batch, heads, queries, values])?);
     let mut operand = Operand { layout: dense, ..whole };
     if wide != dtype {
-        operand = b.compute(Action::Copy(Copy), &[operand], dtype, *dense.shape());
+        operand = b.compute(Action::new(Copy), &[operand], dtype, *dense.shape());
     }
     if q.packed {
         operand = Operand { layout: operand.layout.permute(&[0, 2, 1, 3])?, ..operand };
@@ -163,12 +162,11 @@ fn added(b: &mut Builder<'_>, id: ValueId, dtype: DType) -> Result<Operand> {
         operands
             .push(Operand { layout: number.layout.broadcast_to("attention", &shape)?, ..number });
     }
-    let action = Action::Elementwise(Elementwise { function: Ternary::Where.into() });
+    let action = Action::new(Elementwise { function: Ternary::Where.into() });
     Ok(b.compute(action, &operands, dtype, shape))
 }
 
-/// Pairs of numbers are rotated: each half of the result in one go, beside what is left as it is. Tables by
-/// positions are left to the host.
+/// Tables by positions are left to the host.
 fn rotary_embedding(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let (Some(x), Some((made, made_dtype, made_shape))) =
         (heads(b, node, 0, "num_heads")?, result(b, node))
@@ -193,36 +191,17 @@ fn rotary_embedding(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     }
     let source = x.operand(b)?;
-    let whole = b.new_array(x.dtype, Shape::new(&[batch, heads, length, size])?);
-    let interleaved = node.attributes.flag("interleaved", false)?;
-    let part = |operand: Operand, second: bool| -> Result<Operand> {
-        let layout = match (interleaved, second) {
-            (true, false) => operand.layout.slice(3, 0..rotated, 2)?,
-            (true, true) => operand.layout.slice(3, 1..rotated, 2)?,
-            (false, false) => operand.layout.slice(3, 0..half, 1)?,
-            (false, true) => operand.layout.slice(3, half..rotated, 1)?,
-        };
-        Ok(Operand { layout, ..operand })
-    };
-    let mut inputs = vec![part(source, false)?, part(source, true)?];
+    let mut inputs = vec![source];
     for id in [cos, sin] {
         let operand = b.operand(id)?;
-        let operand = b.reshaped(operand, Shape::new(&[batch, 1, length, half])?)?;
-        let all = Shape::new(&[batch, heads, length, half])?;
-        inputs.push(Operand { layout: operand.layout.broadcast_to("rotary", &all)?, ..operand });
+        inputs.push(b.reshaped(operand, Shape::new(&[batch, 1, length, half])?)?);
     }
-    for second in [false, true] {
-        let formula = Formula::new(4);
-        let [first, other, cos, sin] = formula.inputs();
-        let rotation = if second { first * sin + other * cos } else { first * cos - other * sin };
-        b.emit(Action::Fused(formula.finish(rotation)?), &inputs, part(whole, second)?);
-    }
-    if rotated < size {
-        let rest = |operand: Operand| -> Result<Operand> {
-            Ok(Operand { layout: operand.layout.slice(3, rotated..size, 1)?, ..operand })
-        };
-        b.emit(Action::Copy(Copy), &[rest(source)?], rest(whole)?);
-    }
+    let pairing = match node.attributes.flag("interleaved", false)? {
+        true => Pairing::Adjacent,
+        false => Pairing::Halves,
+    };
+    let shape = Shape::new(&[batch, heads, length, size])?;
+    let whole = b.compute(Action::new(Rope { pairing }), &inputs, x.dtype, shape);
     let mut operand = whole;
     if x.packed {
         operand = Operand { layout: operand.layout.permute(&[0, 2, 1, 3])?, ..operand };

@@ -94,7 +94,7 @@ pub fn padded(b: &mut Builder<'_>, x: Operand, pads: &Pads, value: f64) -> Resul
         widths[2 + at] = (before, after);
         dims[2 + at] += before + after;
     }
-    let action = Action::Remap(Remap::Pad { widths, mode: PadMode::Constant(value) });
+    let action = Action::new(Remap::Pad { widths, mode: PadMode::Constant(value) });
     Ok(b.compute(action, &[x], x.dtype, Shape::new(&dims)?))
 }
 
@@ -164,9 +164,9 @@ impl Sliding {
         Convolution { stride, padding, dilation, groups: self.groups }
     }
 
-    /// The instruction with a packed weight, which makes adjacent channels; `false` if there is no
+    /// The instruction with a prepared weight, which makes adjacent channels; `false` if there is no
     /// such form.
-    fn emit_packed(
+    fn emit_prepared(
         &self,
         b: &mut Builder<'_>,
         problem: Convolution,
@@ -177,7 +177,7 @@ impl Sliding {
             && problem.stride == [1, 1]
             && problem.padding == [0, 0]
             && has_adjacent_channels(&image.layout);
-        let matrix = if is_product { b.packed_matrix(self.weight, true)? } else { None };
+        let matrix = if is_product { b.prepared_matrix(self.weight, true)? } else { None };
         let layout = with_adjacent_channels(&self.made_shape);
         let output = |b: &mut Builder<'_>| b.new_array(self.dtype, self.made_shape);
         let output = if let Some(matrix) = matrix {
@@ -189,16 +189,15 @@ impl Sliding {
             };
             let mut product = MatMul::default();
             product.epilogue.bias = self.bias.map(|_| Bias::PerColumn);
-            let operands = self.with_bias(b, flat(image, channels)?)?;
+            let operands = self.with_bias(b, [flat(image, channels)?, matrix])?;
             let output = output(b);
-            b.emit(Action::PackedMatMul(product, matrix), &operands, flat(output, made)?);
+            b.emit(Action::new(product), &operands, flat(output, made)?);
             output
-        } else if let Some(weight) = b.packed_weight(self.weight, &problem)? {
-            let operands = self.with_bias(b, image)?;
+        } else if let Some(weight) = b.prepared_weight(self.weight, problem.groups)? {
+            let operands = self.with_bias(b, [image, weight])?;
             let output = output(b);
             let op = FusedConvolution::plain(problem, self.bias.is_some());
-            let action = Action::PackedConvolution(op, weight);
-            b.emit(action, &operands, Operand { layout, ..output });
+            b.emit(Action::new(op), &operands, Operand { layout, ..output });
             output
         } else {
             return Ok(false);
@@ -207,18 +206,16 @@ impl Sliding {
         Ok(true)
     }
 
-    /// An operand and the bias after it.
-    fn with_bias(&self, b: &mut Builder<'_>, first: Operand) -> Result<Vec<Operand>> {
+    /// Two operands and the bias after them.
+    fn with_bias(&self, b: &mut Builder<'_>, first: [Operand; 2]) -> Result<Vec<Operand>> {
         let bias = self.bias.map(|id| b.operand(id)).transpose()?;
-        Ok([first].into_iter().chain(bias).collect())
+        Ok(first.into_iter().chain(bias).collect())
     }
 
     /// The instruction, for an image that may have been padded.
     fn emit(&self, b: &mut Builder<'_>, action: Action, image: Operand) -> Result<()> {
-        let mut operands = vec![image, b.operand(self.weight)?];
-        if let Some(id) = self.bias {
-            operands.push(b.operand(id)?);
-        }
+        let weight = b.operand(self.weight)?;
+        let operands = self.with_bias(b, [image, weight])?;
         let operand = b.compute(action, &operands, self.dtype, self.made_shape);
         b.set(Some(self.made), operand);
         Ok(())
@@ -242,10 +239,10 @@ fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         [0, 0]
     };
     let problem = sliding.problem(padding);
-    if sliding.dtype == DType::F32 && sliding.emit_packed(b, problem, image)? {
+    if sliding.dtype == DType::F32 && sliding.emit_prepared(b, problem, image)? {
         return Ok(true);
     }
-    sliding.emit(b, Action::Convolution(problem), image)?;
+    sliding.emit(b, Action::new(problem), image)?;
     Ok(true)
 }
 
@@ -267,6 +264,6 @@ fn conv_transpose(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     }
     let problem = sliding.problem(pair(&sliding.pads.before, 0));
     let image = b.operand(sliding.image)?;
-    sliding.emit(b, Action::TransposedConvolution(ConvolutionInputGradient { problem }), image)?;
+    sliding.emit(b, Action::new(ConvolutionInputGradient { problem }), image)?;
     Ok(true)
 }

@@ -74,7 +74,7 @@ fn function(b: &mut Builder<'_>, node: &Node, function: impl Into<Function>) -> 
     for (id, ..) in &arrays {
         operands.push(b.operand(*id)?);
     }
-    let action = Action::Elementwise(Elementwise { function });
+    let action = Action::new(Elementwise { function });
     let operand = b.compute_elements(action, &operands, out_dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
@@ -94,7 +94,7 @@ fn chain(b: &mut Builder<'_>, node: &Node, function: Binary) -> Result<bool> {
     let mut total = b.operand(arrays[0].0)?;
     for (id, ..) in &arrays[1..] {
         let next = b.operand(*id)?;
-        let action = Action::Elementwise(Elementwise { function: function.into() });
+        let action = Action::new(Elementwise { function: function.into() });
         total = b.compute_elements(action, &[total, next], dtype, shape)?;
     }
     b.set(Some(made), total);
@@ -112,7 +112,7 @@ fn cast(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     }
     let mut operand = b.operand(id)?;
     if from != dtype {
-        operand = b.compute_elements(Action::Copy(Copy), &[operand], dtype, shape)?;
+        operand = b.compute_elements(Action::new(Copy), &[operand], dtype, shape)?;
     }
     b.set(Some(made), operand);
     Ok(true)

@@ -60,7 +60,7 @@ fn of_many(
     for (id, ..) in &arrays {
         operands.push(b.operand(*id)?);
     }
-    let operand = b.compute_elements(Action::Fused(expression), &operands, dtype, shape)?;
+    let operand = b.compute_elements(Action::new(expression), &operands, dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }

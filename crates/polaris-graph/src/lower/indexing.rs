@@ -38,7 +38,7 @@ fn indices(b: &mut Builder<'_>, id: ValueId, length: usize) -> Result<Option<Ope
         _ => Tensor::scalar(value),
     };
     let (zero, length) = (b.new_constant(&number(0))?, b.new_constant(&number(length as i64))?);
-    let apply = |function| Action::Elementwise(Elementwise { function });
+    let apply = |function| Action::new(Elementwise { function });
     let negative = b.compute(apply(Binary::Less.into()), &[operand, zero], DType::Bool, shape);
     let turned = b.compute(apply(Binary::Add.into()), &[operand, length], dtype, shape);
     let chosen = apply(Ternary::Where.into());
@@ -69,7 +69,7 @@ fn look_up(b: &mut Builder<'_>, node: &Node, rule: LookupRule) -> Result<bool> {
     }
     let Some(index) = indices(b, index, shape[along])? else { return Ok(false) };
     let operand = b.operand(id)?;
-    let action = Action::Lookup(Lookup { rule, axis: along });
+    let action = Action::new(Lookup { rule, axis: along });
     let operand = b.compute(action, &[index, operand], dtype, made_shape);
     b.set(Some(made), operand);
     Ok(true)
@@ -103,7 +103,7 @@ fn scatter_elements(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let Some(index) = input(node, 1).filter(|_| dtype == other) else { return Ok(false) };
     let Some(index) = indices(b, index, shape[along])? else { return Ok(false) };
     let operands = [index, b.operand(base)?, b.operand(source)?];
-    let action = Action::Scatter(Scatter { rule, axis: along });
+    let action = Action::new(Scatter { rule, axis: along });
     let operand = b.compute(action, &operands, dtype, shape);
     b.set(Some(made), operand);
     Ok(true)
@@ -153,7 +153,7 @@ fn pad(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     };
     let Some(mode) = mode else { return Ok(false) };
     let operand = b.operand(id)?;
-    let action = Action::Remap(Remap::Pad { widths: all, mode });
+    let action = Action::new(Remap::Pad { widths: all, mode });
     let operand = b.compute(action, &[operand], dtype, made_shape);
     b.set(Some(made), operand);
     Ok(true)

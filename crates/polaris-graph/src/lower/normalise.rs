@@ -34,13 +34,13 @@ fn softmax(b: &mut Builder<'_>, node: &Node, log: bool) -> Result<bool> {
     };
     let mut operand = b.operand(id)?;
     if node.version >= 13 {
-        let action = Action::Softmax(Softmax { axis: along, log });
+        let action = Action::new(Softmax { axis: along, log });
         operand = b.compute(action, &[operand], dtype, shape);
     } else {
         let before: usize = shape[..along].iter().product();
         let flat = Shape::new(&[before, shape[along..].iter().product()])?;
         operand = b.reshaped(operand, flat)?;
-        let action = Action::Softmax(Softmax { axis: 1, log });
+        let action = Action::new(Softmax { axis: 1, log });
         operand = b.compute(action, &[operand], dtype, flat);
         operand = b.reshaped(operand, shape)?;
     }
@@ -100,7 +100,7 @@ fn rows(b: &mut Builder<'_>, node: &Node, kind: NormKind) -> Result<bool> {
     }
     let epsilon = f64::from(node.attributes.float_or("epsilon", 1e-5)?);
     let (has_weight, has_bias) = (weight.is_some(), bias.is_some());
-    let action = Action::Norm(Norm { kind, epsilon, has_weight, has_bias });
+    let action = Action::new(Norm { kind, epsilon, has_weight, has_bias });
     let operand = b.compute(action, &operands, dtype, flat);
     let operand = b.reshaped(operand, shape)?;
     b.set(Some(made), operand);
@@ -131,7 +131,7 @@ fn batch_norm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let operands =
         operands.into_iter().map(|id| b.operand(id)).collect::<Result<Vec<Operand>>>()?;
     let epsilon = f64::from(node.attributes.float_or("epsilon", 1e-5)?);
-    let action = Action::BatchNorm(BatchNorm { epsilon, has_weight: true, has_bias: true });
+    let action = Action::new(BatchNorm { epsilon, has_weight: true, has_bias: true });
     let operand = b.compute(action, &operands, dtype, shape);
     b.set(Some(made), operand);
     Ok(true)
@@ -173,7 +173,7 @@ fn in_groups(b: &mut Builder<'_>, node: &Node, groups: usize) -> Result<bool> {
     let operand = b.reshaped(operand, flat)?;
     let epsilon = f64::from(node.attributes.float_or("epsilon", 1e-5)?);
     let norm = Norm { kind: NormKind::Layer, epsilon, has_weight: false, has_bias: false };
-    let operand = b.compute(Action::Norm(norm), &[operand], dtype, flat);
+    let operand = b.compute(Action::new(norm), &[operand], dtype, flat);
     let normalised = b.reshaped(operand, shape)?;
     let mut channel_dims = vec![1; shape.rank()];
     channel_dims[1] = shape[1];
@@ -183,7 +183,7 @@ fn in_groups(b: &mut Builder<'_>, node: &Node, groups: usize) -> Result<bool> {
         let operand = b.operand(id)?;
         operands.push(b.reshaped(operand, channels)?);
     }
-    let action = Action::Elementwise(Elementwise { function: Ternary::MulAdd.into() });
+    let action = Action::new(Elementwise { function: Ternary::MulAdd.into() });
     let operand = b.compute_elements(action, &operands, dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)

@@ -92,17 +92,17 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
     if windows.pooled_shape(operand.layout.shape()).ok() != Some(made_shape) {
         return Ok(false);
     }
-    let action = Action::Pool(Pool { pooling, windows });
+    let action = Action::new(Pool { pooling, windows });
     // Other devices have maxima of numbers only, which are the same.
     let as_numbers = bytes && !b.is_on_cpu();
     if as_numbers {
         let shape = *operand.layout.shape();
-        operand = b.compute_elements(Action::Copy(Copy), &[operand], DType::F32, shape)?;
+        operand = b.compute_elements(Action::new(Copy), &[operand], DType::F32, shape)?;
     }
     let mut pooled = b.new_array_like(&operand, operand.dtype, made_shape);
     b.emit(action, &[operand], pooled);
     if as_numbers {
-        pooled = b.compute_elements(Action::Copy(Copy), &[pooled], dtype, made_shape)?;
+        pooled = b.compute_elements(Action::new(Copy), &[pooled], dtype, made_shape)?;
     }
     b.set(Some(made), pooled);
     Ok(true)
@@ -139,7 +139,7 @@ fn global(b: &mut Builder<'_>, node: &Node, reduction: Reduction) -> Result<bool
     let reduced = shape.reduce("pool", &axes, false)?;
     let (operand, axes) = spatial_in_memory_order(b.operand(id)?, axes)?;
     let axes = operand.layout.shape().axis_mask("pool", &axes)?;
-    let action = Action::Reduce(Reduce { reduction, axes });
+    let action = Action::new(Reduce { reduction, axes });
     let operand = b.compute(action, &[operand], dtype, reduced);
     let operand = b.reshaped(operand, made_shape)?;
     b.set(Some(made), operand);

@@ -24,7 +24,7 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     }
     let mut x = b.operand(left)?;
     // A constant of more axes is a batch, also where its last ones have one element.
-    if a.rank() >= 2 && c.rank() == 2 && packed_product(b, x, right, made, shape)? {
+    if a.rank() >= 2 && c.rank() == 2 && product_with_weight(b, x, right, made, shape)? {
         return Ok(true);
     }
     let mut y = b.operand(right)?;
@@ -40,7 +40,7 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
 
 /// A product whose second factor is a constant, on the CPU: packed, and all rows of the first factor
 /// together.
-fn packed_product(
+fn product_with_weight(
     b: &mut Builder<'_>,
     x: Operand,
     right: ValueId,
@@ -52,12 +52,11 @@ fn packed_product(
     if x.dtype != DType::F32 || rows.is_empty() || k == 0 {
         return Ok(false);
     }
-    let Some(matrix) = b.packed_matrix(right, false)? else { return Ok(false) };
-    let n = matrix.shape()[1];
+    let Some(matrix) = b.prepared_matrix(right, false)? else { return Ok(false) };
+    let n = matrix.layout.shape()[1];
     let x = b.reshaped(x, Shape::new(&[rows.iter().product(), k])?)?;
     let flat = Shape::new(&[x.layout.shape()[0], n])?;
-    let action = Action::PackedMatMul(MatMul::default(), matrix);
-    let operand = b.compute(action, &[x], DType::F32, flat);
+    let operand = b.compute(Action::new(MatMul::default()), &[x, matrix], DType::F32, flat);
     let operand = b.reshaped(operand, shape)?;
     b.set(Some(made), operand);
     Ok(true)
@@ -88,7 +87,7 @@ fn product(
     )?;
     let full: Vec<usize> =
         batch.iter().copied().chain([a[a.rank() - 2], c[c.rank() - 1]]).collect();
-    let operand = b.compute(Action::MatMul(MatMul::default()), &[x, y], dtype, Shape::new(&full)?);
+    let operand = b.compute(Action::new(MatMul::default()), &[x, y], dtype, Shape::new(&full)?);
     let operand = b.reshaped(operand, shape)?;
     b.set(Some(made), operand);
     Ok(())
@@ -119,12 +118,13 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     };
     let mut operands = vec![side(b, left, "transA")?];
     let matrix = match dtype {
-        DType::F32 => b.packed_matrix(right, node.attributes.flag("transB", false)?)?,
+        DType::F32 => b.prepared_matrix(right, node.attributes.flag("transB", false)?)?,
         _ => None,
     };
-    if matrix.is_none() {
-        operands.push(side(b, right, "transB")?);
-    }
+    operands.push(match matrix {
+        Some(matrix) => matrix,
+        None => side(b, right, "transB")?,
+    });
     let mut problem =
         MatMul { alpha: f64::from(node.attributes.float_or("alpha", 1.0)?), ..MatMul::default() };
     if let Some(id) = added {
@@ -144,11 +144,7 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
             }
         }
     }
-    let action = match matrix {
-        Some(matrix) => Action::PackedMatMul(problem, matrix),
-        None => Action::MatMul(problem),
-    };
-    let operand = b.compute(action, &operands, dtype, shape);
+    let operand = b.compute(Action::new(problem), &operands, dtype, shape);
     b.set(Some(made), operand);
     Ok(true)
 }

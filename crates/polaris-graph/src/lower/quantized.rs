@@ -1,17 +1,17 @@
-//! Quantised operators. On the CPU they work on bytes; on other devices bytes become numbers and numbers
-//! bytes by expressions, and the passes leave convolutions and products to floating point.
+//! Quantised operators. On the CPU convolutions and products work on bytes; on other devices the passes leave them to
+//! floating point.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{Node, Tensor, ValueId};
-use polaris_ops::conv::ByteProblem;
-use polaris_ops::copy::Copy;
-use polaris_ops::fused::Builder as Formula;
-use polaris_ops::{Convolution, Requantize, Scale, Ternary, Unary};
+use polaris_ops::conv::QuantizedConvolution;
+use polaris_ops::format::Role;
+use polaris_ops::{Convolution, Requantize, Scale};
 
 use super::convolution::{is_worth_padding, padded, pads, pair, per_axis};
 use super::{Lowering, array, input, result};
 use crate::Result;
 use crate::plan::{Action, Builder, Operand, with_adjacent_channels};
+use crate::session::Usage;
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("DequantizeLinear", dequantize),
@@ -55,22 +55,11 @@ fn quantize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     };
     let Some(to) = scale(b, node, bytes).filter(|_| dtype == DType::F32) else { return Ok(false) };
-    if b.is_on_cpu() {
-        let (op, operands) = match sum_of_bytes(b, id, to, &shape)? {
-            Some(sum) => sum,
-            None => (Requantize::Quantize(to), vec![b.operand(id)?]),
-        };
-        let operand = b.compute_elements(Action::Requantize(op), &operands, bytes, shape)?;
-        b.set(Some(made), operand);
-        return Ok(true);
-    }
-    let (low, high) = if bytes == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
-    let formula = Formula::new(1);
-    let whole = (formula.input(0) / f64::from(to.scale)).unary(Unary::Round) + f64::from(to.zero);
-    let expression = formula.finish(whole.ternary(Ternary::Clamp, low, high))?;
-    let x = b.operand(id)?;
-    let whole = b.compute_elements(Action::Fused(expression), &[x], dtype, shape)?;
-    let operand = b.compute_elements(Action::Copy(Copy), &[whole], bytes, shape)?;
+    let (op, operands) = match sum_of_bytes(b, id, to, &shape)? {
+        Some(sum) => sum,
+        None => (Requantize::Quantize(to), vec![b.operand(id)?]),
+    };
+    let operand = b.compute_elements(Action::new(op), &operands, bytes, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }
@@ -112,16 +101,8 @@ fn dequantize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     };
     let x = b.operand(id)?;
-    let operand = if b.is_on_cpu() {
-        let action = Action::Requantize(Requantize::Dequantize(from));
-        b.compute_elements(action, &[x], dtype, shape)?
-    } else {
-        let formula = Formula::new(1);
-        let number = (formula.input(0) - f64::from(from.zero)) * f64::from(from.scale);
-        let expression = formula.finish(number)?;
-        let whole = b.compute_elements(Action::Copy(Copy), &[x], dtype, shape)?;
-        b.compute_elements(Action::Fused(expression), &[whole], dtype, shape)?
-    };
+    let action = Action::new(Requantize::Dequantize(from));
+    let operand = b.compute_elements(action, &[x], dtype, shape)?;
     b.set(Some(made), operand);
     Ok(true)
 }
@@ -171,16 +152,74 @@ impl Linear {
         fits(self.weight_zeros.len()) && fits(self.factors.len())
     }
 
-    fn problem<'a>(&'a self, problem: Convolution, bias: Option<&'a [i32]>) -> ByteProblem<'a> {
-        ByteProblem {
-            problem,
-            input: (self.x.1, self.x_zero),
-            weight_zeros: &self.weight_zeros,
-            bias,
-            factors: &self.factors,
-            output: (self.made.1, self.made_zero),
-            relu: false,
+    /// The weight as signed bytes without their zero points, an output channel after the other; `None` if it has no
+    /// such form, or sums could overflow. That of a product is turned, and has one tap.
+    fn signed_weight(
+        &self,
+        b: &Builder<'_>,
+        is_product: bool,
+        bias: Option<&[i32]>,
+    ) -> Result<Option<Tensor>> {
+        let Some(tensor) = b.constant(self.weight).filter(|tensor| tensor.elements() > 0) else {
+            return Ok(None);
+        };
+        let mut values: Vec<f64> = tensor.to_f64()?;
+        let mut dims = tensor.shape().to_vec();
+        if let (true, &[k, n]) = (is_product, tensor.shape()) {
+            values = (0..n * k).map(|at| values[at % k * n + at / k]).collect();
+            dims = vec![n, k, 1];
         }
+        let each = values.len() / dims[0];
+        let mut signed = Vec::with_capacity(values.len());
+        for (channel, row) in values.chunks_exact(each).enumerate() {
+            let zeros = &self.weight_zeros;
+            let zero = f64::from(if zeros.len() == 1 { zeros[0] } else { zeros[channel] });
+            let bias = bias.map_or(0, |bias| i64::from(bias[channel]).abs());
+            let mut largest = bias;
+            for value in row {
+                let centred = value - zero;
+                if !(-128.0..=127.0).contains(&centred) {
+                    return Ok(None);
+                }
+                // With the zero point of images, that of its distance from it too.
+                largest += 2 * 255 * (centred as i64).abs();
+                signed.push(centred as i8);
+            }
+            if largest > i64::from(i32::MAX) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Tensor::new(&dims, signed)?))
+    }
+
+    /// Emits the convolution, if the weight has a form for it; images and results are given as views of its shapes.
+    fn emit(
+        &self,
+        b: &mut Builder<'_>,
+        problem: Convolution,
+        bias: Option<&[i32]>,
+        operands: impl FnOnce(&mut Builder<'_>) -> Result<[Operand; 2]>,
+    ) -> Result<bool> {
+        let is_product = self.weight_shape.rank() == 2;
+        let role = Role::Convolution { groups: problem.groups };
+        let usage = Usage { role, turned: false };
+        let weight = b.prepared(self.made.0, usage, |b| self.signed_weight(b, is_product, bias))?;
+        let Some(weight) = weight else { return Ok(false) };
+        let channels = weight.layout.shape()[0];
+        let factors = match self.factors.as_slice() {
+            [one] => vec![*one; channels],
+            all => all.to_vec(),
+        };
+        let factors = b.new_constant(&Tensor::new(&[channels], factors)?)?;
+        let [image, output] = operands(b)?;
+        let mut inputs = vec![image, weight, factors];
+        if let Some(bias) = bias {
+            inputs.push(b.new_constant(&Tensor::new(&[channels], bias.to_vec())?)?);
+        }
+        let (input_zero, output_zero) = (self.x_zero, self.made_zero);
+        let op = QuantizedConvolution { problem, input_zero, output_zero, relu: false };
+        b.emit(Action::new(op), &inputs, output);
+        Ok(true)
     }
 }
 
@@ -216,19 +255,21 @@ fn conv(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let (stride, dilation) = (pair(&strides, 1), pair(&dilations, 1));
     let problem = Convolution { stride, padding, dilation, groups };
     let (made, made_dtype, made_shape) = linear.made;
-    let bytes = linear.problem(problem, bias.as_deref());
-    let Some(weight) = b.byte_weight(made, linear.weight, false, &bytes)? else {
-        return Ok(false);
-    };
-    let mut image = b.operand(linear.x.0)?;
-    if !even {
-        image = padded(b, image, &pads, f64::from(linear.x_zero))?;
+    let layout = with_adjacent_channels(&made_shape);
+    let mut output = None;
+    let is_emitted = linear.emit(b, problem, bias.as_deref(), |b| {
+        let mut image = b.operand(linear.x.0)?;
+        if !even {
+            image = padded(b, image, &pads, f64::from(linear.x_zero))?;
+        }
+        let array = Operand { layout, ..b.new_array(made_dtype, made_shape) };
+        output = Some(array);
+        Ok([image, array])
+    })?;
+    if let Some(output) = output {
+        b.set(Some(made), output);
     }
-    let output = b.new_array(made_dtype, made_shape);
-    let output = Operand { layout: with_adjacent_channels(&made_shape), ..output };
-    b.emit(Action::ByteConvolution(weight), &[image], output);
-    b.set(Some(made), output);
-    Ok(true)
+    Ok(is_emitted)
 }
 
 /// A product with a constant matrix is a convolution of one axis whose kernel has one element: rows are
@@ -245,19 +286,21 @@ fn matmul(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     if !linear.has_channels(n) || rows == 0 || made_shape.elements() != rows * n {
         return Ok(false);
     }
-    let bytes = linear.problem(Convolution::default(), None);
-    let Some(weight) = b.byte_weight(made, linear.weight, true, &bytes)? else {
-        return Ok(false);
-    };
-    let x = b.operand(linear.x.0)?;
-    let x = b.dense(x);
-    let output = b.new_array(made_dtype, made_shape);
     let positions = |operand: Operand, channels: usize| -> Result<Operand> {
         let shape = Shape::new(&[1, channels, rows])?;
         let layout = Layout::new(shape, &[rows * channels, 1, channels], operand.layout.offset())?;
         Ok(Operand { layout, ..operand })
     };
-    b.emit(Action::ByteConvolution(weight), &[positions(x, k)?], positions(output, n)?);
-    b.set(Some(made), output);
-    Ok(true)
+    let mut output = None;
+    let is_emitted = linear.emit(b, Convolution::default(), None, |b| {
+        let x = b.operand(linear.x.0)?;
+        let x = b.dense(x);
+        let array = b.new_array(made_dtype, made_shape);
+        output = Some(array);
+        Ok([positions(x, k)?, positions(array, n)?])
+    })?;
+    if let Some(output) = output {
+        b.set(Some(made), output);
+    }
+    Ok(is_emitted)
 }

@@ -71,7 +71,7 @@ fn lstm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         let (w, r) = (turned(w)?, turned(r)?);
         let gate_shape = Shape::new(&[steps * batch, gates])?;
         let inputs = match input(node, 3) {
-            None => b.compute(Action::MatMul(MatMul::default()), &[rows, w], dtype, gate_shape),
+            None => b.compute(Action::new(MatMul::default()), &[rows, w], dtype, gate_shape),
             Some(id) => {
                 // Both biases are only ever added together.
                 let bias = of(b, id)?;
@@ -82,10 +82,10 @@ fn lstm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
                     Operand { layout: bias.layout.slice(0, 0..gates, 1)?, ..bias },
                     Operand { layout: bias.layout.slice(0, gates..2 * gates, 1)?, ..bias },
                 ];
-                let bias = b.compute(Action::Fused(sum), &halves, dtype, Shape::new(&[gates])?);
+                let bias = b.compute(Action::new(sum), &halves, dtype, Shape::new(&[gates])?);
                 let mut problem = MatMul::default();
                 problem.epilogue.bias = Some(Bias::PerColumn);
-                b.compute(Action::MatMul(problem), &[rows, w, bias], dtype, gate_shape)
+                b.compute(Action::new(problem), &[rows, w, bias], dtype, gate_shape)
             }
         };
         let inputs = b.reshaped(inputs, Shape::new(&[steps, batch, gates])?)?;
@@ -107,24 +107,24 @@ fn lstm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
             problem.epilogue.residual = true;
             let residual = part(inputs, 0, at)?;
             let gate_shape = Shape::new(&[batch, gates])?;
-            let sums = b.compute(Action::MatMul(problem), &[h, r, residual], dtype, gate_shape);
+            let sums = b.compute(Action::new(problem), &[h, r, residual], dtype, gate_shape);
             // Input, output, forget and cell gates lie side by side.
             let gate = |index: usize| -> Result<Operand> {
                 let layout = sums.layout.slice(1, index * hidden..(index + 1) * hidden, 1)?;
                 Ok(Operand { layout, ..sums })
             };
             c = b.compute(
-                Action::Fused(next_cell()?),
+                Action::new(next_cell()?),
                 &[gate(0)?, gate(2)?, gate(3)?, c],
                 dtype,
                 state_shape,
             );
             let target = part(part(sequence, 0, at)?, 0, direction)?;
-            b.emit(Action::Fused(next_hidden()?), &[gate(1)?, c], target);
+            b.emit(Action::new(next_hidden()?), &[gate(1)?, c], target);
             h = target;
         }
-        b.emit(Action::Copy(Copy), &[h], part(last_h, 0, direction)?);
-        b.emit(Action::Copy(Copy), &[c], part(last_c, 0, direction)?);
+        b.emit(Action::new(Copy), &[h], part(last_h, 0, direction)?);
+        b.emit(Action::new(Copy), &[c], part(last_c, 0, direction)?);
     }
     b.set(output(node, 0), sequence);
     b.set(output(node, 1), last_h);

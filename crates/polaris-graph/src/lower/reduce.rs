@@ -49,7 +49,7 @@ fn axes(b: &Builder<'_>, node: &Node, rank: usize) -> Result<Option<Vec<usize>>>
 }
 
 fn unary(b: &mut Builder<'_>, function: Unary, operand: Operand) -> Operand {
-    let action = Action::Elementwise(Elementwise { function: function.into() });
+    let action = Action::new(Elementwise { function: function.into() });
     b.compute(action, &[operand], operand.dtype, *operand.layout.shape())
 }
 
@@ -82,10 +82,10 @@ fn reduce(
         let (turned, turned_axes) = spatial_in_memory_order(operand, axes.clone())?;
         let mask = turned.layout.shape().axis_mask("reduce", &turned_axes)?;
         let reduced = shape.reduce("reduce", &axes, false)?;
-        let action = Action::Reduce(Reduce { reduction, axes: mask });
+        let action = Action::new(Reduce { reduction, axes: mask });
         operand = b.compute(action, &[turned], reduction.output_dtype(dtype), reduced);
         if operand.dtype != dtype {
-            operand = b.compute(Action::Copy(Copy), &[operand], dtype, reduced);
+            operand = b.compute(Action::new(Copy), &[operand], dtype, reduced);
         }
     }
     if let Some(function) = after {
@@ -112,7 +112,7 @@ fn arg_max(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let operand = b.operand(id)?;
     let mask = shape.axis_mask("argmax", &[along])?;
     let reduced = shape.reduce("argmax", &[along], false)?;
-    let action = Action::Reduce(Reduce { reduction: Reduction::ArgMax, axes: mask });
+    let action = Action::new(Reduce { reduction: Reduction::ArgMax, axes: mask });
     let operand = b.compute(action, &[operand], DType::I64, reduced);
     let operand = b.reshaped(operand, made_shape)?;
     b.set(Some(made), operand);
@@ -128,7 +128,7 @@ fn cum_sum(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let Some(along) = along.filter(|_| dtype.is_float() && !exclusive) else { return Ok(false) };
     let reverse = node.attributes.flag("reverse", false)?;
     let operand = b.operand(id)?;
-    let action = Action::CumSum(CumSum { axis: along, reverse });
+    let action = Action::new(CumSum { axis: along, reverse });
     let operand = b.compute(action, &[operand], dtype, shape);
     b.set(Some(made), operand);
     Ok(true)
@@ -145,9 +145,9 @@ fn top_k(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let smallest = node.version >= 11 && !node.attributes.flag("largest", true)?;
     let operand = b.operand(id)?;
     let order = ArgSort { axis: along, descending: !smallest };
-    let indices = b.compute(Action::ArgSort(order), &[operand], DType::I64, made[1].1);
+    let indices = b.compute(Action::new(order), &[operand], DType::I64, made[1].1);
     let look_up = Lookup { rule: LookupRule::Gather, axis: along };
-    let values = b.compute(Action::Lookup(look_up), &[indices, operand], dtype, made[0].1);
+    let values = b.compute(Action::new(look_up), &[indices, operand], dtype, made[0].1);
     b.set(Some(made[0].0), values);
     b.set(Some(made[1].0), indices);
     Ok(true)

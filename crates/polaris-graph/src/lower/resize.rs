@@ -121,7 +121,7 @@ fn pick(b: &mut Builder<'_>, x: Operand, at: usize, matrix: &Tensor) -> Result<O
     let indices = b.new_constant(&Tensor::new(&[to], places)?)?;
     let mut dims = x.layout.shape().to_vec();
     dims[at] = to;
-    let action = Action::Lookup(Lookup { rule: LookupRule::Take, axis: at });
+    let action = Action::new(Lookup { rule: LookupRule::Take, axis: at });
     Ok(b.compute(action, &[indices, x], x.dtype, Shape::new(&dims)?))
 }
 
@@ -138,7 +138,7 @@ fn along(
         (dims[..at].iter().product(), dims[at + 1..].iter().product());
     let mut made = dims.clone();
     made[at] = to;
-    let product = Action::MatMul(MatMul::default());
+    let product = Action::new(MatMul::default());
     let operand = if after == 1 {
         let x = b.reshaped(x, Shape::new(&[before, dims[at]])?)?;
         b.compute(product, &[x, matrix], x.dtype, Shape::new(&[before, to])?)

@@ -171,7 +171,7 @@ fn concat(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let mut start = 0;
     for ((_, _, part), operand) in arrays.iter().zip(operands) {
         let layout = whole.layout.slice(along, start..start + part[along], 1)?;
-        b.emit(Action::Copy(Copy), &[operand], Operand { layout, ..whole });
+        b.emit(Action::new(Copy), &[operand], Operand { layout, ..whole });
         start += part[along];
     }
     b.set(Some(made), whole);
@@ -198,7 +198,7 @@ fn tile(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     let operand = b.operand(id)?;
     let operand = b.reshaped(operand, once)?;
     let layout = operand.layout.broadcast_to("tile", &repeated)?;
-    let copied = b.compute(Action::Copy(Copy), &[Operand { layout, ..operand }], dtype, repeated);
+    let copied = b.compute(Action::new(Copy), &[Operand { layout, ..operand }], dtype, repeated);
     let copied = b.reshaped(copied, tiled)?;
     b.set(Some(made), copied);
     Ok(true)
@@ -256,7 +256,7 @@ fn dropout(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
     }
     if let Some(mask) = output(node, 1) {
         let Some((dtype, shape)) = b.result_type(mask) else { return Ok(false) };
-        let ones = b.compute(Action::Fill(Fill { value: 1.0 }), &[], dtype, shape);
+        let ones = b.compute(Action::new(Fill { value: 1.0 }), &[], dtype, shape);
         b.set(Some(mask), ones);
     }
     reshape(b, node)
@@ -275,7 +275,7 @@ fn constant_of_shape(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         return Ok(false);
     }
     let one = Shape::new(&[])?;
-    let single = b.compute(Action::Fill(Fill { value }), &[], dtype, one);
+    let single = b.compute(Action::new(Fill { value }), &[], dtype, one);
     let layout: Layout = single.layout.broadcast_to("constant_of_shape", &shape)?;
     b.set(Some(made), Operand { layout, ..single });
     Ok(true)

@@ -7,7 +7,7 @@ use polaris_ops::conv::FusedConvolution;
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fused::Node;
 use polaris_ops::matmul::{Activation, Bias, MatMul};
-use polaris_ops::{Binary, Expression, Function, Ternary, Unary};
+use polaris_ops::{Binary, Convolution, Expression, Function, Ternary, Unary};
 
 use super::memory::{Life, lives};
 use super::{Action, Instruction, Operand, PlanInput, PlanOutput, Side, Slot, Step};
@@ -66,14 +66,9 @@ fn follower(
 
 /// Whether something can be added to what an action does.
 fn takes_more(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::MatMul(_)
-            | Action::PackedMatMul(..)
-            | Action::PackedConvolution(..)
-            | Action::Convolution(_)
-            | Action::FusedConvolution(_)
-    )
+    action.downcast::<MatMul>().is_some()
+        || action.downcast::<Convolution>().is_some()
+        || action.downcast::<FusedConvolution>().is_some()
 }
 
 /// What an instruction on single elements does with one operand of the result's shape.
@@ -84,13 +79,12 @@ enum Following {
 }
 
 fn following(action: &Action, inputs: &[Operand], place: usize) -> Option<Following> {
-    match action {
-        Action::Elementwise(Elementwise { function }) => match function {
-            Function::Binary(Binary::Add) if inputs.len() == 2 => Some(Following::Add(1 - place)),
-            Function::Unary(function) => activation(*function).map(Following::Activation),
-            _ => None,
-        },
-        Action::Fused(expression) => of_expression(expression).map(Following::Activation),
+    if let Some(expression) = action.downcast::<Expression>() {
+        return of_expression(expression).map(Following::Activation);
+    }
+    match action.downcast::<Elementwise>()?.function {
+        Function::Binary(Binary::Add) if inputs.len() == 2 => Some(Following::Add(1 - place)),
+        Function::Unary(function) => activation(function).map(Following::Activation),
         _ => None,
     }
 }
@@ -153,20 +147,19 @@ fn merge(first: &Option<Instruction>, second: &Option<Instruction>) -> Option<In
 
 /// The action in the form that takes more.
 fn followed(action: &Action, inputs: &[Operand], side: Side, output: &Operand) -> Option<Action> {
-    match action {
+    match action.downcast::<Convolution>() {
         // The CPU has packed weights for that.
-        Action::Convolution(problem) => (side == Side::Gpu && output.dtype != DType::F64)
-            .then(|| FusedConvolution::plain(*problem, inputs.len() == 3))
-            .map(Action::FusedConvolution),
-        other => Some(other.clone()),
+        Some(problem) => (side == Side::Gpu && output.dtype != DType::F64)
+            .then(|| Action::new(FusedConvolution::plain(*problem, inputs.len() == 3))),
+        None => Some(action.clone()),
     }
 }
 
 /// The axis of the result along which a bias has its values, counted from the end.
 fn channel_axis(action: &Action, rank: usize) -> usize {
-    match action {
-        Action::PackedConvolution(..) | Action::FusedConvolution(_) => rank - 1,
-        _ => 1,
+    match action.downcast::<FusedConvolution>() {
+        Some(_) => rank - 1,
+        None => 1,
     }
 }
 
@@ -204,85 +197,71 @@ fn added(output: &Operand, target: &Operand, other: &Operand, from_end: usize) -
 }
 
 fn with_activation(action: &Action, activation: Activation) -> Option<Action> {
-    let product = |op: &MatMul| {
-        let epilogue = &op.epilogue;
-        let free = epilogue.activation == Activation::Identity
-            && !epilogue.residual
-            && epilogue.scale == 1.0;
-        let mut op = *op;
-        op.epilogue.activation = activation;
-        free.then_some(op)
-    };
-    match action {
-        Action::MatMul(op) => product(op).map(Action::MatMul),
-        Action::PackedMatMul(op, matrix) => {
-            product(op).map(|op| Action::PackedMatMul(op, matrix.clone()))
-        }
-        Action::PackedConvolution(op, weight) if op.activation == Activation::Identity => {
-            Some(Action::PackedConvolution(FusedConvolution { activation, ..*op }, weight.clone()))
-        }
-        Action::FusedConvolution(op) if op.activation == Activation::Identity => {
-            Some(Action::FusedConvolution(FusedConvolution { activation, ..*op }))
-        }
-        _ => None,
+    if let Some(op) = action.downcast::<FusedConvolution>() {
+        let free = op.activation == Activation::Identity;
+        return free.then(|| Action::new(FusedConvolution { activation, ..*op }));
     }
+    let mut op = *action.downcast::<MatMul>()?;
+    let epilogue = &op.epilogue;
+    let free =
+        epilogue.activation == Activation::Identity && !epilogue.residual && epilogue.scale == 1.0;
+    op.epilogue.activation = activation;
+    free.then(|| Action::new(op))
 }
 
 /// Operands stand in the order C, bias, residual, after the factors.
 fn with_addend(action: &Action, inputs: &mut Vec<Operand>, addend: Addend) -> Option<Action> {
-    let product = |op: &MatMul, factors: usize, inputs: &mut Vec<Operand>| -> Option<MatMul> {
-        let (mut op, epilogue) = (*op, op.epilogue);
-        let plain = epilogue.activation == Activation::Identity && epilogue.scale == 1.0;
-        if epilogue.residual || epilogue.row_scales || epilogue.column_scales {
-            return None;
-        }
-        match addend {
-            // A bias has the type of the accumulators, which half precision has not.
-            Addend::Bias(bias)
-                if plain
-                    && epilogue.bias.is_none()
-                    && matches!(bias.dtype, DType::F32 | DType::F64) =>
-            {
-                op.epilogue.bias = Some(Bias::PerColumn);
-                inputs.push(bias);
-            }
-            Addend::Whole(whole) if plain && op.beta == 0.0 => {
-                op.beta = 1.0;
-                inputs.insert(factors, whole);
-            }
-            Addend::Whole(whole) => {
-                op.epilogue.residual = true;
-                inputs.push(whole);
-            }
-            Addend::Bias(_) => return None,
-        }
-        Some(op)
-    };
-    let convolution = |op: &FusedConvolution, inputs: &mut Vec<Operand>| {
-        let mut op = *op;
-        match addend {
-            _ if !op.is_plain() => return None,
-            Addend::Bias(_) if op.bias => return None,
-            Addend::Bias(bias) => {
-                op.bias = true;
-                inputs.push(bias);
-            }
-            Addend::Whole(whole) => {
-                op.residual = true;
-                inputs.push(whole);
-            }
-        }
-        Some(op)
-    };
-    match action {
-        Action::MatMul(op) => product(op, 2, inputs).map(Action::MatMul),
-        Action::PackedMatMul(op, matrix) => {
-            product(op, 1, inputs).map(|op| Action::PackedMatMul(op, matrix.clone()))
-        }
-        Action::PackedConvolution(op, weight) => {
-            convolution(op, inputs).map(|op| Action::PackedConvolution(op, weight.clone()))
-        }
-        Action::FusedConvolution(op) => convolution(op, inputs).map(Action::FusedConvolution),
-        _ => None,
+    match action.downcast::<FusedConvolution>() {
+        Some(op) => convolution_with(*op, inputs, addend).map(Action::new),
+        None => product_with(*action.downcast::<MatMul>()?, inputs, addend).map(Action::new),
     }
+}
+
+fn product_with(mut op: MatMul, inputs: &mut Vec<Operand>, addend: Addend) -> Option<MatMul> {
+    let epilogue = op.epilogue;
+    let plain = epilogue.activation == Activation::Identity && epilogue.scale == 1.0;
+    if epilogue.residual || epilogue.row_scales || epilogue.column_scales {
+        return None;
+    }
+    match addend {
+        // A bias has the type of the accumulators, which half precision has not.
+        Addend::Bias(bias)
+            if plain
+                && epilogue.bias.is_none()
+                && matches!(bias.dtype, DType::F32 | DType::F64) =>
+        {
+            op.epilogue.bias = Some(Bias::PerColumn);
+            inputs.push(bias);
+        }
+        Addend::Whole(whole) if plain && op.beta == 0.0 => {
+            op.beta = 1.0;
+            inputs.insert(2, whole);
+        }
+        Addend::Whole(whole) => {
+            op.epilogue.residual = true;
+            inputs.push(whole);
+        }
+        Addend::Bias(_) => return None,
+    }
+    Some(op)
+}
+
+fn convolution_with(
+    mut op: FusedConvolution,
+    inputs: &mut Vec<Operand>,
+    addend: Addend,
+) -> Option<FusedConvolution> {
+    match addend {
+        _ if !op.is_plain() => return None,
+        Addend::Bias(_) if op.bias => return None,
+        Addend::Bias(bias) => {
+            op.bias = true;
+            inputs.push(bias);
+        }
+        Addend::Whole(whole) => {
+            op.residual = true;
+            inputs.push(whole);
+        }
+    }
+    Some(op)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use polaris_core::{DType, Layout};
 use polaris_onnx::{Type, Value, ValueId};
-use polaris_ops::Array;
+use polaris_ops::{Array, ArrayType, Format};
 
 pub use action::Action;
 pub(crate) use builder::{Builder, Reorder, Request};
@@ -100,8 +100,17 @@ pub struct Operand {
     pub slot: SlotId,
     /// The type of its elements.
     pub dtype: DType,
+    /// How they are stored.
+    pub format: Format,
     /// How they lie in it.
     pub layout: Layout,
+}
+
+impl Operand {
+    /// What it is, without its memory.
+    pub fn array_type(&self) -> ArrayType {
+        ArrayType { dtype: self.dtype, format: self.format, layout: self.layout }
+    }
 }
 
 /// What an operator that runs on the host takes.

@@ -86,15 +86,15 @@ impl Context {
     pub fn new(plan: &Plan, memory: &Memory) -> Result<Self> {
         let array = |operand: &Operand| -> Result<Array> {
             let slot = &plan.slots[operand.slot.0];
-            let buffer = match &slot.home {
-                Home::Constant(array) => array.buffer().clone(),
+            match &slot.home {
+                Home::Constant(array) => Ok(array.with_layout(operand.layout)?),
                 Home::Arena { chunk, offset } => {
                     let elements = slot.bytes / operand.dtype.size();
                     let arena = &memory.arenas[slot.side.index()][*chunk];
-                    arena.elements_at(*offset, operand.dtype, elements)?
+                    let buffer = arena.elements_at(*offset, operand.dtype, elements)?;
+                    Ok(Array::new(buffer, operand.layout)?)
                 }
-            };
-            Ok(Array::new(buffer, operand.layout)?)
+            }
         };
         let mut ready = Vec::with_capacity(plan.instructions.len());
         for instruction in &plan.instructions {

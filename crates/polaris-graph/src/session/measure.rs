@@ -9,7 +9,7 @@ use polaris_ops::Array;
 use super::context::{Context, Ready};
 use super::runner::Runner;
 use crate::Result;
-use crate::cost::{Class, CostModel, Entry, Work, signature, unix_time};
+use crate::cost::{CostModel, Entry, class_of, signature, unix_time, work_of};
 use crate::plan::{Home, Plan, Side, Step};
 
 /// Times of each instruction, after one that warms up.
@@ -74,8 +74,8 @@ impl Runner {
             let median = one.seconds[one.seconds.len() / 2];
             let instruction = &plan.instructions[one.at];
             let entry = Entry {
-                class: Class::of(&instruction.step),
-                work: Work::of(instruction),
+                class: class_of(&instruction.step),
+                work: work_of(instruction),
                 seconds: (median - wait).max(launch.min(median)),
                 unix_time: unix_time(),
             };

@@ -25,7 +25,7 @@ use polaris_core::CancellationToken;
 use polaris_onnx::{EnteredLimits, Graph, Limits, Model, Tensor, Type, Value, ValueId, operators};
 use polaris_runtime::{DeviceRef, Runtime};
 
-pub(crate) use constants::Constants;
+pub(crate) use constants::{Constants, Usage};
 pub use options::{Mode, Options, RunOptions};
 use packs::Packs;
 pub(crate) use plans::Plans;

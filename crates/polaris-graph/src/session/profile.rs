@@ -8,7 +8,7 @@ use polaris_onnx::Value;
 use super::observe::{Moment, StopWatch, Watched};
 use super::{Runner, Session};
 use crate::Result;
-use crate::cost::{Class, CostModel, Entry, Work, signature, unix_time};
+use crate::cost::{Class, CostModel, Entry, class_of, signature, unix_time, work_of};
 use crate::plan::{Side, Step};
 
 /// Runs without watching, for comparison.
@@ -126,7 +126,7 @@ fn add_rows(
     let before = rows.last().map_or(0.0, |row: &ProfileRow| row.start_seconds + row.run_seconds);
     for (at, instruction) in plan.instructions.iter().enumerate() {
         let seconds = median(runs.iter().map(|run| run[at].taken.as_secs_f64()).collect());
-        let (work, class) = (Work::of(instruction), Class::of(&instruction.step));
+        let (work, class) = (work_of(instruction), class_of(&instruction.step));
         let owner = CostModel::owner(&instruction.step, instruction.side);
         let costs = model.side(owner);
         let known = matches!(instruction.step, Step::Device { .. });

@@ -33,11 +33,13 @@ mod opencl;
 mod opencl_program;
 mod operations;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
 pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Layout, Shape};
 

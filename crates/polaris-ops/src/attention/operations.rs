@@ -8,7 +8,7 @@ use super::geometry::Sizes;
 use super::opencl::{self, Kernel};
 use super::{Attention, AttentionGradient, cpu, cpu_gradient, reference};
 use crate::operation::{Operation, check_apart, sum_dtype, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// The arrays of an operation by their meaning.
 #[derive(Clone, Copy)]
@@ -210,6 +210,17 @@ macro_rules! operation {
                 output: &Array,
             ) -> Result<()> {
                 opencl::run(kernel, device, &self.sizes(inputs)?, &Self::arrays(inputs, output))
+            }
+
+            fn class(&self) -> Class {
+                Class::Attention
+            }
+
+            /// Two products with the length of the keys in the middle or as the result's.
+            fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+                let keys = inputs.get(1).map_or(&[][..], |keys| keys.layout.shape().dims());
+                let length = keys.len().checked_sub(2).map_or(1, |axis| keys[axis] as u64);
+                Work::per_input(4 * length, inputs, output)
             }
 
             fn reference(

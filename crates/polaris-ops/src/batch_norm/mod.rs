@@ -13,6 +13,7 @@ mod opencl;
 mod opencl_program;
 mod operations;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use groups::{group_norm, group_norm_gradient, group_norm_weight_gradient, in
 pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
 pub use operations::{BatchNorm, BatchNormGradient, BatchNormSums, BatchStatistics};
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{Collapsed, Layout, Shape};
 

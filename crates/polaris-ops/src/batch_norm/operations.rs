@@ -8,7 +8,7 @@ use super::opencl::Kernel;
 use super::{channel_axis, cpu, cpu_channels, opencl, reference};
 use crate::operation::sum_dtype;
 use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Error, Result, Work};
 
 /// The mean and the variance of each channel of one array; the output is `[2, C]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -237,6 +237,14 @@ macro_rules! operation {
                 output: &Array,
             ) -> Result<()> {
                 opencl::run(&self.arrays(inputs, output), device, kernel)
+            }
+
+            fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+                Work::per_result(2, inputs, output)
+            }
+
+            fn works_in_place(&self) -> bool {
+                $name == "batch_norm"
             }
 
             fn reference(&self, $inputs: &[Vec<f64>], arrays: &[&Array], _: &Array) -> Vec<f64> {

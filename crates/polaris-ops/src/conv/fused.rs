@@ -4,19 +4,23 @@ use polaris_core::DType;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
+use super::cpu::packed;
 use super::geometry::{Form, Geometry, Roles};
 use super::opencl::{self, Kernel};
 use super::opencl_launch::{Following, launch_gathers};
 use super::problem::{Convolution, OP};
 use super::product::Product;
 use super::reference;
+use crate::copy::contiguous;
 use crate::elementwise::Elementwise;
+use crate::format::{Format, Role};
 use crate::matmul::Activation;
 use crate::operation::{Operation, alias_is_harmless, run};
-use crate::{Array, Binary, Error, Result, Ternary};
+use crate::work::lengths_from;
+use crate::{Array, ArrayType, Binary, Class, Error, Result, Ternary, Work};
 
 /// `activation(convolution + bias + residual)`. The arrays are, in this order and as far as the
-/// problem has them: x, weight, bias, residual.
+/// problem has them: x, weight, bias, residual. The weight may be in panels or of blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FusedConvolution {
     /// The convolution.
@@ -100,6 +104,10 @@ impl Operation for FusedConvolution {
         self.parts(inputs, output).map(|_| ())
     }
 
+    fn accepts(&self, input: usize, format: Format) -> bool {
+        input == 1 && format != Format::Dense
+    }
+
     fn supports(
         &self,
         kernel: Kernel,
@@ -131,9 +139,23 @@ impl Operation for FusedConvolution {
         format!("{}_{dtype}_{}_{activation}", self.name(), kernel.name())
     }
 
-    /// One step after the other: the fast way on the CPU is a packed weight.
+    /// A weight in panels is the fast way; with others there is one step after the other.
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+        if let Some(expanded) = expanded(inputs)? {
+            return self.run_cpu(cpu, &with_weight(inputs, &expanded), output);
+        }
         let parts = self.parts(inputs, output)?;
+        let [x, weight, rest @ ..] = inputs else { return Ok(()) };
+        if let Format::Panels(panels) = weight.format() {
+            let groups = self.problem.groups;
+            if panels.role != (Role::Convolution { groups }) || panels.dtype != DType::F32 {
+                return Err(Error::UnsupportedFormat { op: self.name(), format: weight.format() });
+            }
+            let [bias, residual] = self.rest(rest)?;
+            let (geometry, activation) = (&parts.geometry, self.activation);
+            let call = packed::Call { geometry, activation, x, bias, residual };
+            return packed::run(cpu, &call, weight.buffer(), output);
+        }
         if parts.residual.is_some_and(|residual| residual.overlaps(output)) {
             return Err(Error::AliasedOutput { op: self.name() });
         }
@@ -170,6 +192,9 @@ impl Operation for FusedConvolution {
         inputs: &[&Array],
         output: &Array,
     ) -> Result<()> {
+        if let Some(expanded) = expanded(inputs)? {
+            return self.run_opencl(device, kernel, &with_weight(inputs, &expanded), output);
+        }
         let parts = self.parts(inputs, output)?;
         if kernel == Kernel::Product
             && let Some(product) = self.product(&parts, output)?
@@ -180,6 +205,14 @@ impl Operation for FusedConvolution {
         let roles = Roles::new(Form::Output, parts.plain, output)?;
         let following = Following { activation: self.activation, residual: parts.residual };
         launch_gathers(Form::Output, &parts.geometry, device, kernel, &roles, Some(following))
+    }
+
+    fn class(&self) -> Class {
+        Class::Convolution
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_result(2 * lengths_from(inputs, 1, 1), inputs, output)
     }
 
     fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64> {
@@ -194,6 +227,20 @@ impl Operation for FusedConvolution {
             })
             .collect()
     }
+}
+
+/// The weight as a dense array, if it is of blocks: it is used many times.
+fn expanded(inputs: &[&Array]) -> Result<Option<Array>> {
+    match inputs.get(1) {
+        Some(weight) if matches!(weight.format(), Format::Block(_)) => contiguous(weight).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn with_weight<'a>(inputs: &[&'a Array], weight: &'a Array) -> Vec<&'a Array> {
+    let mut inputs = inputs.to_vec();
+    inputs[1] = weight;
+    inputs
 }
 
 /// Whether a residual has the type and shape of the result, and may share its memory.

@@ -5,37 +5,45 @@
 //! the order of every sum depends on sizes alone.
 
 mod axis;
-#[cfg(test)]
-mod byte_tests;
-mod bytes;
-mod cpu;
+pub(crate) mod cpu;
 mod fused;
 mod geometry;
 mod opencl;
 mod opencl_launch;
 mod opencl_program;
+mod opencl_quantized;
 mod operations;
-mod packed;
 #[cfg(test)]
 mod packed_tests;
 mod problem;
 mod product;
+mod quantized;
+#[cfg(test)]
+mod quantized_tests;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{ByteConvolution, ByteProblem};
 pub use fused::FusedConvolution;
 pub use opencl::Kernel;
-pub(crate) use opencl::shipped_programs;
 pub use operations::{ConvolutionInputGradient, ConvolutionWeightGradient};
-pub use packed::PackedConvolution;
 pub use problem::Convolution;
+pub use quantized::QuantizedConvolution;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::Shape;
+use polaris_runtime::opencl::ProgramSource;
 
 use crate::operation::run;
 use crate::{Array, Result};
+
+/// Every program configuration that stands for others.
+fn shipped_programs() -> Vec<ProgramSource> {
+    let mut programs = opencl_program::shipped_programs();
+    programs.extend(opencl_quantized::shipped_programs());
+    programs
+}
 
 /// Slides the weight over the images: the sum over taps and channels of weight times element, plus
 /// the bias of the output channel, an array of `Cout` elements. Beyond the border lie as many zeros

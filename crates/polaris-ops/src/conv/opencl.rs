@@ -7,7 +7,6 @@ use polaris_runtime::opencl::OpenClDevice;
 use super::geometry::{Form, Geometry, Roles};
 use super::opencl_launch::{launch_gathers, launch_weight};
 use super::opencl_program::WORK_GROUP;
-pub(crate) use super::opencl_program::shipped_programs;
 use super::product::Product;
 use crate::{Array, Result, run as run_operation};
 
@@ -71,7 +70,7 @@ pub(super) fn supports(
 
 /// Kernels compute places in images as `int`, up to a kernel's reach beyond their ends, and count
 /// positions and the numbers of a sum as `uint`.
-fn fits_signed(geometry: &Geometry) -> bool {
+pub(super) fn fits_signed(geometry: &Geometry) -> bool {
     const MOST: usize = 1 << 30;
     let places = geometry.lengths.iter().all(|lengths| {
         let reach = lengths.dilation * (lengths.kernel - 1) + lengths.padding + lengths.stride;

@@ -8,7 +8,8 @@ use super::opencl::{self, Kernel};
 use super::problem::Convolution;
 use super::{cpu, reference};
 use crate::operation::Operation;
-use crate::{Array, Result};
+use crate::work::lengths_from;
+use crate::{Array, ArrayType, Class, Result, Work};
 
 /// The gradient of a [`Convolution`] with respect to its input, which is the transposed convolution.
 /// The arrays are the gradient of the output, the weight and, if there are three, a bias for each
@@ -88,6 +89,24 @@ macro_rules! operation {
             ) -> Result<()> {
                 let geometry = self.geometry(inputs, output)?;
                 opencl::run($form, &geometry, device, kernel, inputs, output)
+            }
+
+            fn class(&self) -> Class {
+                Class::Convolution
+            }
+
+            fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+                let taps = lengths_from(inputs, 1, 1);
+                match $form {
+                    Form::Output => Work::per_result(2 * taps, inputs, output),
+                    Form::InputGradient => Work::per_input(2 * taps, inputs, output),
+                    // A product for each element of the gradient and each weight of its channel.
+                    Form::WeightGradient => {
+                        let weights = lengths_from(&[*output], 0, 1);
+                        let gradient = inputs.get(1).map_or(0, |g| g.layout.elements() as u64);
+                        Work::new(2 * weights * gradient, inputs, output)
+                    }
+                }
             }
 
             fn reference(

@@ -5,7 +5,9 @@ use polaris_runtime::{DeviceExt, DeviceRef, Runtime, RuntimeOptions};
 
 use super::geometry::Form;
 use super::*;
+use crate::format::Role;
 use crate::matmul::Activation;
+use crate::weight::{expand, prepare, restore, to_bytes};
 
 fn device(threads: usize) -> DeviceRef {
     let options = RuntimeOptions { threads: Some(threads), ..RuntimeOptions::default() };
@@ -44,8 +46,10 @@ fn empty(device: &DeviceRef, dims: &[usize], channels_last: bool) -> Array {
     Array::new(buffer, Layout::new(shape, &strides, 0).unwrap()).unwrap()
 }
 
-fn exists(problem: &Convolution, weight: &Array) -> bool {
-    PackedConvolution::exists_for(problem, weight.dtype(), weight.shape())
+/// The weight in panels, if it has some.
+fn packed(problem: &Convolution, weight: &Array) -> Option<Array> {
+    let packed = prepare(Role::Convolution { groups: problem.groups }, weight).unwrap();
+    (!packed.is_dense()).then_some(packed)
 }
 
 struct Case {
@@ -87,15 +91,16 @@ fn results_are_those_of_the_definition() {
         let cpu = device(threads);
         for (number, Case { x, weight, problem }) in cases().into_iter().enumerate() {
             let weights = image(&cpu, &weight, 1, false);
-            assert!(exists(&problem, &weights), "case {number}");
-            let packed = PackedConvolution::new(&problem, &weights).unwrap();
+            let packed = packed(&problem, &weights).unwrap();
+            let expanded = expand(&packed).unwrap().to_vec::<f32>().unwrap();
+            assert_eq!(expanded, weights.to_vec::<f32>().unwrap(), "case {number}");
             // As it was kept on disk.
-            let bytes = packed.to_bytes().unwrap();
-            let packed =
-                PackedConvolution::from_bytes(&cpu, &problem, weights.shape(), &bytes).unwrap();
+            let bytes = to_bytes(&packed).unwrap();
+            let role = Role::Convolution { groups: problem.groups };
+            let restored = |bytes| restore(role, &cpu, weights.dtype(), weights.shape(), bytes);
+            let packed = restored(&bytes).unwrap();
             let short = &bytes[..bytes.len() - 4];
-            let result = PackedConvolution::from_bytes(&cpu, &problem, weights.shape(), short);
-            assert!(result.is_err(), "case {number}: bytes are missing");
+            assert!(restored(short).is_err(), "case {number}: bytes are missing");
             let bias = image(&cpu, &[weight[0]], 2, false);
             for (channels_last, activation) in [
                 (true, Activation::Identity),
@@ -110,8 +115,8 @@ fn results_are_those_of_the_definition() {
                 let residuals = usize::from(activation != Activation::Silu);
                 let op =
                     FusedConvolution { problem, bias: true, residual: residuals > 0, activation };
-                let inputs = [&input, &bias, &residual];
-                packed.run(&op, &inputs[..2 + residuals], &output).unwrap();
+                let inputs = [&input, &packed, &bias, &residual];
+                crate::run(&op, &inputs[..3 + residuals], &output).unwrap();
                 let found = output.to_vec::<f32>().unwrap();
                 let lists = [&input, &weights, &bias, &residual].map(|array| {
                     array.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect()
@@ -161,14 +166,17 @@ fn other_weights_are_refused() {
     let cpu = device(1);
     let grouped = Convolution { groups: 2, ..Convolution::default() };
     let weight = image(&cpu, &[4, 2, 3, 3], 0, false);
-    assert!(!exists(&grouped, &weight));
-    assert!(PackedConvolution::new(&grouped, &weight).is_err());
-    let packed = PackedConvolution::new(&Convolution::default(), &weight).unwrap();
+    assert!(packed(&grouped, &weight).is_none());
+    let packed = packed(&Convolution::default(), &weight).unwrap();
     let x = image(&cpu, &[1, 3, 5, 5], 0, true);
     let output = empty(&cpu, &[1, 4, 3, 3], true);
     let op = FusedConvolution::plain(Convolution::default(), false);
-    assert!(packed.run(&op, &[&x], &output).is_err(), "three channels instead of two");
+    let run = |inputs: &[&Array]| crate::run(&op, inputs, &output);
+    assert!(run(&[&x, &packed]).is_err(), "three channels instead of two");
     let x = image(&cpu, &[1, 2, 5, 5], 0, true);
-    assert!(packed.run(&op, &[&x, &x], &output).is_err(), "an array too many");
-    packed.run(&op, &[&x], &output).unwrap();
+    assert!(run(&[&x, &packed, &x]).is_err(), "an array too many");
+    run(&[&x, &packed]).unwrap();
+    assert!(packed.permute(&[1, 0, 2, 3]).is_err(), "panels have no views");
+    let dense = crate::run(&Convolution::default(), &[&x, &packed], &output);
+    assert!(matches!(dense, Err(crate::Error::UnsupportedFormat { .. })));
 }

@@ -1,12 +1,13 @@
 //! Copies on the CPU: conversions in blocks, plain moves by rows, transpositions in tiles.
 
-use polaris_core::Collapsed;
+use polaris_core::{Collapsed, DType};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
 use crate::cpu::blocks::Compute;
 use crate::cpu::map::{SendPointer, map_blocks};
 use crate::elementwise::same;
+use crate::format::{Blocks, Format, read_blocks, with_block_type};
 use crate::{Array, Result};
 
 /// Side of a tile of a transposition: 32 x 32 elements of up to eight bytes, in and out, fit the
@@ -17,6 +18,12 @@ const TILE: usize = 32;
 const GRAIN: usize = 16 * 1024;
 
 pub fn run(cpu: &CpuDevice, input: &Array, output: &Array) -> Result<()> {
+    if let Format::Block(block) = input.format() {
+        if output.dtype() != DType::F32 {
+            return run(cpu, &super::contiguous(input)?, output);
+        }
+        return with_block_type!(block, B => expanded::<B>(cpu, input, output));
+    }
     if input.dtype() == output.dtype() {
         return match input.dtype().size() {
             1 => moved::<u8>(cpu, input, output),
@@ -30,6 +37,34 @@ pub fn run(cpu: &CpuDevice, input: &Array, output: &Array) -> Result<()> {
         Compute::F64 => map_blocks::<f64>("copy", &same(), cpu, &[input], output),
         Compute::I64 => map_blocks::<i64>("copy", &same(), cpu, &[input], output),
     }
+}
+
+/// Decodes blocks, row by row of the output.
+fn expanded<B: Blocks>(cpu: &CpuDevice, input: &Array, output: &Array) -> Result<()> {
+    let layout = input.layout().broadcast_to("copy", output.shape())?;
+    let space = Collapsed::new(output.shape(), [output.layout(), &layout]);
+    let inputs = [input.buffer()];
+    let operands = HostOperands::new("copy", &inputs, output.buffer())?;
+    let from = SendPointer(operands.input(0).cast_mut());
+    let to = SendPointer(operands.output());
+    let (length, [to_stride, from_stride]) = space.inner();
+    let pieces = length.div_ceil(GRAIN);
+    let rows = space.elements() / length;
+    cpu.pool().for_chunks(rows * pieces, (GRAIN / length).max(1), |chunk| {
+        for item in chunk {
+            let first = item % pieces * GRAIN;
+            let count = GRAIN.min(length - first);
+            let [to_row, from_row] = space.row(item / pieces);
+            // SAFETY: the layouts were checked against their buffers, which are registered as read and
+            // written, and chunks write disjoint elements.
+            unsafe {
+                let to = to.get().cast::<f32>().add(to_row + first * to_stride);
+                let from_first = from_row + first * from_stride;
+                read_blocks::<B>(from.get(), from_first, from_stride, count, to, to_stride);
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Moves elements of one size, whatever they mean.

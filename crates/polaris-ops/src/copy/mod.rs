@@ -3,19 +3,22 @@
 mod cpu;
 mod opencl;
 mod opencl_tiling;
+mod suite;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use opencl_tiling::{
     Tiling, default_tiling, tiling_config, tiling_of, tiling_source, tiling_space,
 };
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Element, Error as CoreError, Shape, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
+use crate::format::Format;
 use crate::operation::{Operation, alias_is_harmless, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// Copies an array, which broadcasts to the output's shape, into the output's layout and type.
 ///
@@ -111,6 +114,10 @@ impl Operation for Copy {
         Ok(())
     }
 
+    fn accepts(&self, _: usize, format: Format) -> bool {
+        matches!(format, Format::Block(_))
+    }
+
     fn supports(
         &self,
         kernel: Kernel,
@@ -131,7 +138,7 @@ impl Operation for Copy {
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], output: &Array) -> String {
-        match (inputs[0].dtype(), output.dtype()) {
+        match (inputs[0].stored(), output.stored()) {
             (from, to) if from == to => format!("copy_{from}_{}", kernel.name()),
             (from, to) => format!("copy_{from}_to_{to}_{}", kernel.name()),
         }
@@ -149,6 +156,14 @@ impl Operation for Copy {
         output: &Array,
     ) -> Result<()> {
         opencl::run(device, kernel, inputs[0], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Movement
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

@@ -6,6 +6,7 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::cpu::transposed_axis;
 use super::opencl_tiling::Tiling;
+use crate::format::{Block, Stored};
 use crate::opencl::tuned::{Family, Parameters, Problem, decided, has_decisions, letters};
 use crate::opencl::{
     ELEMENT, Enqueue, compute_type, dtype_code, moved_types, needs_wide_index, pass_array,
@@ -56,7 +57,7 @@ const MOST_OUTER_GROUPS: usize = 32_768;
 #[derive(Debug, Clone, Copy)]
 struct Config {
     kernel: Kernel,
-    from: DType,
+    from: Stored,
     to: DType,
     wide: bool,
     work_group: usize,
@@ -64,7 +65,7 @@ struct Config {
 
 impl Config {
     fn key(&self) -> u64 {
-        let types = dtype_code(self.from) << 8 | dtype_code(self.to);
+        let types = self.from.code() << 8 | dtype_code(self.to);
         let flags = self.kernel.variant() << 1 | u64::from(self.wide);
         let Tiling { tile, rows } = self.tiling();
         let tiling = u64::from(tile) << 8 | u64::from(rows);
@@ -80,15 +81,16 @@ impl Config {
     }
 
     fn source(&self) -> ProgramSource {
-        let (from, to, [loaded, stored], cast) = if self.from == self.to {
-            let (name, compute) = moved_types(self.from);
+        let (from, to, [loaded, stored], cast) = if self.from == Stored::Dense(self.to) {
+            let (name, compute) = moved_types(self.to);
             (name, name, [compute; 2], "(v)".to_owned())
         } else {
-            let compute = [self.from, self.to].map(compute_type);
-            (self.from.name(), self.to.name(), compute, conversion(self.from, self.to))
+            let compute = [self.from.dtype(), self.to].map(compute_type);
+            (self.from.name(), self.to.name(), compute, conversion(self.from.dtype(), self.to))
         };
         let Tiling { tile, rows } = self.tiling();
-        let defines = Defines::new()
+        let defines = self.from.texts().fold(Defines::new(), Defines::text);
+        let defines = defines
             .code("FROM", from)
             .code("TO", to)
             .code("CAST(v)", cast)
@@ -136,7 +138,7 @@ fn space(input: &Array, output: &Array) -> Result<Collapsed<2>> {
 }
 
 pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &Array) -> bool {
-    let same_type = input.dtype() == output.dtype();
+    let same_type = input.stored() == output.stored();
     let capable = same_type
         || device.capabilities().supports(input.dtype())
             && device.capabilities().supports(output.dtype());
@@ -145,10 +147,7 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &A
     };
     let dense =
         space.rank() <= 1 && space.inner().1.iter().all(|&stride| stride == 1 || space.rank() == 0);
-    let aligned = |array: &Array| {
-        (array.buffer().byte_offset() / array.dtype().size() + array.layout().offset())
-            .is_multiple_of(4)
-    };
+    let aligned = |array: &Array| array.first_element().is_multiple_of(4);
     capable
         && match kernel {
             Kernel::Native => same_type && dense && !input.overlaps(output),
@@ -164,7 +163,7 @@ pub fn supports(kernel: Kernel, device: &OpenClDevice, input: &Array, output: &A
 
 /// The tiles that tuning decided on for a transposition.
 pub fn preferred(device: &OpenClDevice, input: &Array, output: &Array) -> Option<Kernel> {
-    if input.dtype() != output.dtype() || !has_decisions(device, Family::Permute) {
+    if input.stored() != output.stored() || !has_decisions(device, Family::Permute) {
         return None;
     }
     let space = space(input, output).ok()?;
@@ -192,7 +191,7 @@ pub fn run(device: &OpenClDevice, kernel: Kernel, input: &Array, output: &Array)
     let wide = kernel != Kernel::Vector && needs_wide_index(&space);
     let config = Config {
         kernel,
-        from: input.dtype(),
+        from: input.stored(),
         to: output.dtype(),
         wide,
         work_group: work_group(device),
@@ -254,7 +253,10 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     let mut configs = Vec::new();
     let tiled = Kernel::Tiled(Tiling::DEFAULT);
     for kernel in [Kernel::Vector, Kernel::Strided, tiled] {
-        let config = |from, to, wide| Config { kernel, from, to, wide, work_group: 256 };
+        let config = |from, to, wide| {
+            let from = Stored::Dense(from);
+            Config { kernel, from, to, wide, work_group: 256 }
+        };
         for from in DType::ALL {
             let to_types = DType::ALL.into_iter().filter(|&to| kernel != tiled || from == to);
             configs.extend(to_types.map(|to| config(from, to, false)));
@@ -265,8 +267,15 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     }
     // The other ends of what tuning may choose.
     for tiling in [Tiling { tile: 16, rows: 16 }, Tiling { tile: 64, rows: 4 }] {
-        let (kernel, dtype) = (Kernel::Tiled(tiling), DType::F32);
-        configs.push(Config { kernel, from: dtype, to: dtype, wide: false, work_group: 256 });
+        let (kernel, to) = (Kernel::Tiled(tiling), DType::F32);
+        let from = Stored::Dense(to);
+        configs.push(Config { kernel, from, to, wide: false, work_group: 256 });
+    }
+    for block in Block::ALL {
+        for kernel in [Kernel::Vector, Kernel::Strided] {
+            let (from, to) = (Stored::Block(block), DType::F32);
+            configs.push(Config { kernel, from, to, wide: false, work_group: 256 });
+        }
     }
     configs.iter().map(Config::source).collect()
 }

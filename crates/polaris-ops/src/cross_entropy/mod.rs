@@ -20,12 +20,14 @@ mod cpu;
 mod opencl;
 mod operations;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use operations::{CrossEntropy, CrossEntropyGradient};
+pub(crate) use suite::FAMILY;
 
 use polaris_core::Shape;
 

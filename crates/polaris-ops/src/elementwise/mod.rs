@@ -5,6 +5,7 @@ pub(crate) mod cpu_functions;
 mod function;
 mod opencl;
 pub(crate) mod reference;
+mod suite;
 
 pub(crate) use cpu_functions::same;
 pub use function::{Binary, Function, Ternary, Unary};
@@ -13,6 +14,7 @@ pub(crate) use opencl::{
     float_expression as opencl_float_expression, shipped_programs,
     unary_expression as opencl_expression, vector_layout,
 };
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -130,6 +132,10 @@ impl Operation for Elementwise {
         output: &Array,
     ) -> Result<()> {
         opencl::run(self.function, device, kernel, inputs, output)
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

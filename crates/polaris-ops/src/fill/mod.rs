@@ -1,12 +1,15 @@
 //! Sets every element of an array, of any layout, to one value.
 
+mod suite;
+
 use polaris_core::{DType, Element, Layout, Shape, bf16, f16};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
+pub(crate) use suite::FAMILY;
 
 use crate::operation::{Operation, run, writes_each_element_once};
-use crate::{Array, Error, Result, copy};
+use crate::{Array, ArrayType, Class, Error, Result, Work, copy};
 
 /// Fills with a value, rounded or cut off to the array's type as a cast from `f64` does.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -137,6 +140,14 @@ impl Operation for Fill {
                 copy::Copy.run_opencl(device, copy::Kernel::Strided, &[&one], output)
             }
         }
+    }
+
+    fn class(&self) -> Class {
+        Class::Movement
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::new(0, inputs, output)
     }
 
     fn reference(&self, _: &[Vec<f64>], _: &[&Array], output: &Array) -> Vec<f64> {

@@ -33,6 +33,7 @@ mod gradient;
 mod opencl;
 mod reference;
 mod schedule;
+mod suite;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ pub use builder::{Builder, Operand, Value};
 pub use expression::{Expression, MAX_INPUTS, MAX_NODES, MAX_SCALARS, Node};
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -47,7 +49,7 @@ use polaris_runtime::opencl::OpenClDevice;
 
 use crate::cpu::blocks::Compute;
 use crate::operation::{Operation, alias_is_harmless, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Error, Result, Work};
 
 const NAME: &str = "fused";
 
@@ -152,6 +154,15 @@ impl Operation for Expression {
         output: &Array,
     ) -> Result<()> {
         opencl::run(self, device, kernel, inputs, output)
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        let functions = self.nodes().iter().filter(|node| !node.arguments().is_empty());
+        Work::per_result(functions.count().max(1) as u64, inputs, output)
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

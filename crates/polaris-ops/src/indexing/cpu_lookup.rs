@@ -11,22 +11,99 @@ use super::lookup::Lookup;
 use crate::cpu::blocks::{LINE, end_streaming};
 use crate::cpu::map::{SendPointer, streaming_threshold};
 use crate::elementwise::same;
+use crate::format::{Blocks, Format, read_blocks, with_block_type};
 use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
 
 pub fn run(op: &Lookup, cpu: &CpuDevice, index: &Array, x: &Array, output: &Array) -> Result<()> {
+    if let Format::Block(block) = x.format() {
+        return with_block_type!(block, B => {
+            with_index_type!(index, look_up::<Decoded<B>>(op, cpu, index, x, output))
+        });
+    }
     match x.dtype().size() {
-        1 => with_index_type!(index, moved::<u8>(op, cpu, index, x, output)),
-        2 => with_index_type!(index, moved::<u16>(op, cpu, index, x, output)),
-        4 => with_index_type!(index, moved::<u32>(op, cpu, index, x, output)),
-        _ => with_index_type!(index, moved::<u64>(op, cpu, index, x, output)),
+        1 => with_index_type!(index, look_up::<Moved<u8>>(op, cpu, index, x, output)),
+        2 => with_index_type!(index, look_up::<Moved<u16>>(op, cpu, index, x, output)),
+        4 => with_index_type!(index, look_up::<Moved<u32>>(op, cpu, index, x, output)),
+        _ => with_index_type!(index, look_up::<Moved<u64>>(op, cpu, index, x, output)),
     }
 }
 
-/// Moves elements of one size, whatever they mean.
-fn moved<W: Copy + Send + Sync, I: Copy + Into<i64>>(
+/// How elements are read from memory.
+trait Source {
+    /// What they become.
+    type Element: Copy;
+
+    /// Reads the first element and every `stride`-th after it to places that are `to_stride` apart; `stream` says
+    /// that the whole result is larger than the caches.
+    ///
+    /// # Safety
+    /// The elements must be readable and the places writable; they must not overlap.
+    #[allow(clippy::too_many_arguments, reason = "a strided copy has two of everything")]
+    unsafe fn read(
+        cpu: &CpuDevice,
+        from: *const u8,
+        first: usize,
+        stride: usize,
+        count: usize,
+        to: *mut Self::Element,
+        to_stride: usize,
+        stream: bool,
+    );
+}
+
+/// Elements of one size, whatever they mean.
+struct Moved<W>(std::marker::PhantomData<W>);
+
+impl<W: Copy> Source for Moved<W> {
+    type Element = W;
+
+    unsafe fn read(
+        cpu: &CpuDevice,
+        from: *const u8,
+        first: usize,
+        stride: usize,
+        count: usize,
+        to: *mut W,
+        to_stride: usize,
+        stream: bool,
+    ) {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let from = from.cast::<W>().add(first);
+            if to_stride == 1 && stride == 1 {
+                copy_stretch(cpu, from, to, count, stream);
+            } else {
+                (0..count).for_each(|i| *to.add(i * to_stride) = *from.add(i * stride));
+            }
+        }
+    }
+}
+
+/// Elements of blocks.
+struct Decoded<B>(std::marker::PhantomData<B>);
+
+impl<B: Blocks> Source for Decoded<B> {
+    type Element = f32;
+
+    unsafe fn read(
+        _: &CpuDevice,
+        from: *const u8,
+        first: usize,
+        stride: usize,
+        count: usize,
+        to: *mut f32,
+        to_stride: usize,
+        _: bool,
+    ) {
+        // SAFETY: by the caller's word.
+        unsafe { read_blocks::<B>(from, first, stride, count, to, to_stride) };
+    }
+}
+
+fn look_up<S: Source, I: Copy + Into<i64>>(
     op: &Lookup,
     cpu: &CpuDevice,
     index: &Array,
@@ -63,27 +140,21 @@ fn moved<W: Copy + Send + Sync, I: Copy + Into<i64>>(
                     let position = walk.position(item / pieces * length + i);
                     first_wrong.fetch_min(position, Ordering::Relaxed);
                 };
-                let to = to.get().cast::<W>().add(to_row + first * to_stride);
-                let from = from.get().cast::<W>();
+                let to = to.get().cast::<S::Element>().add(to_row + first * to_stride);
+                let from = from.get();
                 if index_stride == 0 {
                     let Some(start) = looked_up(0) else {
                         wrong(first);
                         continue;
                     };
-                    let from = from.add(start + first * from_stride);
-                    if to_stride == 1 && from_stride == 1 {
-                        copy_stretch(cpu, from, to, count, stream);
-                    } else {
-                        for i in 0..count {
-                            *to.add(i * to_stride) = *from.add(i * from_stride);
-                        }
-                    }
+                    let start = start + first * from_stride;
+                    S::read(cpu, from, start, from_stride, count, to, to_stride, stream);
                 } else {
                     for i in 0..count {
                         match looked_up(first + i) {
                             Some(start) => {
-                                let from = from.add(start + (first + i) * from_stride);
-                                *to.add(i * to_stride) = *from;
+                                let start = start + (first + i) * from_stride;
+                                S::read(cpu, from, start, 1, 1, to.add(i * to_stride), 1, false);
                             }
                             None => wrong(first + i),
                         }

@@ -4,7 +4,8 @@
 // share a key are dense and aligned.
 //
 // Parameters:
-//   T              element type: u8, u16, i32 or i64; elements are only moved
+//   T              element type: u8, u16, i32 or i64, of elements that are only moved, or a format of blocks
+//   TO             the same, or f32 for blocks
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group
 //
@@ -12,6 +13,7 @@
 // parameters: branches on them cost next to nothing, while each program costs a build.
 #ifndef T
 #define T i32
+#define TO i32
 #define INDEX uint
 #endif
 #ifndef WORK_GROUP
@@ -32,7 +34,7 @@
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void lookup(ulong n, uint vectors, uint rank, ulong stride, VECTOR8(INDEX) lengths,
             VECTOR8(INDEX) out_strides, VECTOR8(INDEX) in_strides, VECTOR8(INDEX) key_strides,
-            __global STORAGE(T) *out, ulong out_at, __global const STORAGE(T) *in, ulong in_at,
+            __global STORAGE(TO) *out, ulong out_at, __global const STORAGE(T) *in, ulong in_at,
             __global const uint *keys, ulong keys_at)
 {
     const ulong point = (ulong)get_global_id(0) * (vectors ? 4 : 1);
@@ -44,8 +46,8 @@ void lookup(ulong n, uint vectors, uint rank, ulong stride, VECTOR8(INDEX) lengt
     AXES
     const ulong from = in_at + ii + keys[keys_at + ik] * stride;
     if (vectors) {
-        STORE4(T)(out, out_at + io, LOAD4(T)(in, from));
+        STORE4(TO)(out, out_at + io, LOAD4(T)(in, from));
     } else {
-        STORE(T)(out, out_at + io, LOAD(T)(in, from));
+        STORE(TO)(out, out_at + io, LOAD(T)(in, from));
     }
 }

@@ -8,8 +8,9 @@ use super::geometry::LookupSpace;
 use super::indices::{Axis, check_dtype};
 use super::opencl_lookup::{self, Kernel};
 use super::{cpu_lookup, reference};
+use crate::format::Format;
 use crate::operation::{Operation, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// What an index stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +106,10 @@ impl Operation for Lookup {
         Ok(())
     }
 
+    fn accepts(&self, input: usize, format: Format) -> bool {
+        input == 1 && matches!(format, Format::Block(_))
+    }
+
     fn supports(
         &self,
         kernel: Kernel,
@@ -115,8 +120,8 @@ impl Operation for Lookup {
         opencl_lookup::supports(self, kernel, inputs, output)
     }
 
-    fn kernel_name(&self, kernel: Kernel, _: &[&Array], output: &Array) -> String {
-        format!("{}_{}_{}", self.name(), output.dtype(), kernel.name())
+    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _: &Array) -> String {
+        format!("{}_{}_{}", self.name(), inputs[1].stored(), kernel.name())
     }
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
@@ -131,6 +136,16 @@ impl Operation for Lookup {
         output: &Array,
     ) -> Result<()> {
         opencl_lookup::run(self, device, kernel, inputs[0], inputs[1], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Indexing
+    }
+
+    /// As much of the table as there are results.
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        let bytes = inputs.first().map_or(0, ArrayType::bytes) + 2 * output.bytes();
+        Work { bytes: bytes as u64, ..Work::new(0, inputs, output) }
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

@@ -19,11 +19,13 @@ mod opencl_lookup;
 mod opencl_scatter;
 mod reference;
 mod scatter;
+mod suite;
 
 pub use lookup::{Lookup, LookupRule};
 pub use opencl_lookup::Kernel as LookupKernel;
 pub use opencl_scatter::Kernel as ScatterKernel;
 pub use scatter::{Scatter, ScatterRule};
+pub(crate) use suite::FAMILY;
 
 use polaris_core::Shape;
 use polaris_runtime::opencl::ProgramSource;

@@ -6,6 +6,7 @@ use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 use super::geometry::LookupSpace;
 use super::lookup::Lookup;
 use super::opencl_keys::{self, keys};
+use crate::format::{Block, Stored};
 use crate::opencl::{
     ELEMENT, Enqueue, moved_types, needs_wide_index, pass_array, pass_axes, work_group,
 };
@@ -34,24 +35,36 @@ const PARTS: &[&str] = &[ELEMENT, include_str!("lookup.cl")];
 
 #[derive(Debug, Clone, Copy)]
 struct Config {
-    dtype: DType,
+    stored: Stored,
     wide: bool,
     work_group: usize,
 }
 
 impl Config {
     fn key(&self) -> u64 {
-        (self.dtype.size() as u64) << 24 | u64::from(self.wide) << 16 | self.work_group as u64
+        let moved = match self.stored {
+            Stored::Dense(dtype) => dtype.size() as u64,
+            block => block.code(),
+        };
+        moved << 24 | u64::from(self.wide) << 16 | self.work_group as u64
     }
 
     fn source(&self) -> ProgramSource {
-        let (element, _) = moved_types(self.dtype);
-        let defines = Defines::new()
+        let (element, to, label) = match self.stored {
+            Stored::Dense(dtype) => {
+                let (element, _) = moved_types(dtype);
+                (element, element, format!("{}_bytes", dtype.size()))
+            }
+            Stored::Block(block) => (block.name(), "f32", block.name().to_owned()),
+        };
+        let defines = self.stored.texts().fold(Defines::new(), Defines::text);
+        let defines = defines
             .code("T", element)
+            .code("TO", to)
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
             .number("WORK_GROUP", self.work_group as i64);
         let wide = if self.wide { "_wide" } else { "" };
-        let name = format!("lookup.cl {}_bytes{wide}", self.dtype.size());
+        let name = format!("lookup.cl {label}{wide}");
         ProgramSource { name, parts: PARTS, defines, options: "" }
     }
 }
@@ -69,8 +82,7 @@ pub fn supports(op: &Lookup, kernel: Kernel, inputs: &[&Array], output: &Array) 
         let (length, inner) = walk.space.inner();
         let last = walk.space.rank().saturating_sub(1);
         let aligned = |operand: usize, array: &Array| {
-            let first = array.buffer().byte_offset() / array.dtype().size();
-            (first + array.layout().offset()).is_multiple_of(4)
+            array.first_element().is_multiple_of(4)
                 && walk.space.strides(operand)[..last].iter().all(|s| s.is_multiple_of(4))
         };
         inner == [1, 1, 0]
@@ -98,7 +110,7 @@ pub fn run(
     let order: Vec<usize> = (0..index.shape().rank()).collect();
     let keys = keys(op.looked_up(x), device, index, &order)?;
     let config = Config {
-        dtype: x.dtype(),
+        stored: x.stored(),
         wide: needs_wide_index(&walk.space),
         work_group: work_group(device),
     };
@@ -122,11 +134,11 @@ pub fn run(
 
 /// Each size of elements, and wide indices.
 pub(super) fn shipped_programs() -> Vec<ProgramSource> {
-    let config = |dtype, wide| Config { dtype, wide, work_group: 256 };
-    [DType::U8, DType::F16, DType::F32, DType::F64]
-        .map(|dtype| config(dtype, false))
-        .into_iter()
-        .chain([config(DType::F32, true)])
+    let config = |stored, wide| Config { stored, wide, work_group: 256 };
+    let dense = [DType::U8, DType::F16, DType::F32, DType::F64].map(Stored::Dense);
+    (dense.into_iter().chain(Block::ALL.map(Stored::Block)))
+        .map(|stored| config(stored, false))
+        .chain([config(Stored::Dense(DType::F32), true)])
         .map(|config| config.source())
         .collect()
 }

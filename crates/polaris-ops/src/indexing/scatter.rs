@@ -9,7 +9,7 @@ use super::lookup::{Lookup, LookupRule, fits_lanes};
 use super::opencl_scatter::{self, Kernel};
 use super::{cpu_scatter, cpu_take_gradient, reference};
 use crate::operation::{Operation, alias_is_harmless, writes_each_element_once};
-use crate::{Array, Error, Result, copy};
+use crate::{Array, ArrayType, Class, Error, Result, Work, copy};
 
 /// What becomes of the elements that meet at one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +168,14 @@ impl Operation for Scatter {
         output: &Array,
     ) -> Result<()> {
         opencl_scatter::run(self, device, kernel, inputs, output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Indexing
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_input(1, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

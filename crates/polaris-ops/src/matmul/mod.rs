@@ -3,37 +3,38 @@
 pub(crate) mod cpu;
 mod geometry;
 mod opencl;
-mod packed;
 mod problem;
 mod reference;
 mod spares;
 mod strassen;
 mod stream;
+mod suite;
 mod timeline;
 
 pub use crate::opencl::tuned::{Explanation, explain};
 pub(crate) use cpu::Strip;
 pub(crate) use cpu::tiles::{TileNumber, TileProduct, Tiles};
+pub(crate) use opencl::{CHANNEL_BYTES, activation_expression, shipped_programs};
 pub use opencl::{
     Kernel, MultiplyAdd, Skinny, TILE_FEATURES, Technique, Tensor, Tile, TileCopy, TileTarget,
     VARIANTS, Variant, config_of, default_skinny, default_tile, skinny_config, skinny_of,
     skinny_source, skinny_space, tile_features, tile_of, tile_program, tile_source, tile_space,
     tile_splits, usual_tiles,
 };
-pub(crate) use opencl::{activation_expression, shipped_programs};
-pub use packed::PackedMatrix;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
 pub(crate) use reference::activate as activation_reference;
 pub use strassen::{strassen, strassen_into};
 pub use stream::Streamed;
+pub(crate) use suite::FAMILY;
 pub use timeline::Overlap;
 
 use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
+use crate::format::Format;
 use crate::operation::{Operation, run};
-use crate::{Array, Result};
+use crate::{Array, ArrayType, Class, Result, Work};
 use geometry::Geometry;
 
 /// The product of two matrices, or of batches of them as in NumPy. Integers give `i32`, every
@@ -97,6 +98,10 @@ impl Operation for MatMul {
         Geometry::new(self, &self.parts(inputs)?, output).map(|_| ())
     }
 
+    fn accepts(&self, input: usize, format: Format) -> bool {
+        input == 1 && format != Format::Dense
+    }
+
     fn supports(
         &self,
         kernel: Kernel,
@@ -117,7 +122,10 @@ impl Operation for MatMul {
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _output: &Array) -> String {
-        format!("matmul_{}_{}", inputs[0].dtype(), kernel.name())
+        match inputs[1].format() {
+            Format::Block(block) => format!("matmul_{}_{}", block.name(), kernel.name()),
+            _ => format!("matmul_{}_{}", inputs[0].dtype(), kernel.name()),
+        }
     }
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
@@ -132,6 +140,15 @@ impl Operation for MatMul {
         output: &Array,
     ) -> Result<()> {
         opencl::run(self, device, kernel, inputs, output)
+    }
+
+    fn class(&self) -> Class {
+        Class::MatMul
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        let k = inputs.first().and_then(|a| a.layout.shape().last()).map_or(1, |&k| k as u64);
+        Work::per_result(2 * k, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

@@ -183,6 +183,17 @@ pub(crate) struct Parts<'a> {
     pub residual: Option<&'a Array>,
 }
 
+impl<'a> Parts<'a> {
+    /// All of them, in the order of the problem.
+    pub fn all(&self) -> Vec<&'a Array> {
+        let Parts { a, b, c, row_scales, column_scales, bias, residual } = *self;
+        [Some(a), Some(b), c, row_scales, column_scales, bias, residual]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
 impl MatMul {
     /// Sorts the arrays by their roles.
     pub(crate) fn parts<'a>(&self, inputs: &[&'a Array]) -> Result<Parts<'a>> {

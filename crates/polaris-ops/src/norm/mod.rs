@@ -15,12 +15,14 @@ mod opencl_launch;
 mod opencl_program;
 mod operations;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
 pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
 pub use operations::{Norm, NormGradient, NormWeightGradient};
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{Collapsed, Layout, Shape};
 

@@ -8,7 +8,7 @@ use super::opencl::Kernel;
 use super::{NormKind, Part, cpu, cpu_columns, last_axis, op_name, opencl, reference};
 use crate::operation::sum_dtype;
 use crate::operation::{Operation, alias_is_harmless, check_apart, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// Normalisation along the last axis. The arrays are x, then weight and bias as far as the problem
 /// has them; the output has x's shape and type and may be x itself.
@@ -195,6 +195,15 @@ impl Operation for Norm {
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
         cpu::run(&self.arrays(inputs, output), cpu, inputs)
+    }
+
+    fn class(&self) -> Class {
+        Class::Reduction
+    }
+
+    /// Two moments, and what is done with them.
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_input(6, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], _: &Array) -> Vec<f64> {

@@ -6,7 +6,7 @@ pub mod tuned;
 
 use polaris_core::{Collapsed, DType, MAX_RANK};
 use polaris_runtime::Device;
-use polaris_runtime::opencl::{Launch, OpenClDevice, ProgramSource};
+use polaris_runtime::opencl::{Launch, OpenClDevice};
 
 use crate::{Array, Result};
 
@@ -106,28 +106,4 @@ impl Enqueue for Launch<'_> {
         // given, which the suites of polaris-testkit run in every layout and under every configuration.
         Ok(unsafe { self.run(global, local) }?)
     }
-}
-
-/// Every program configuration that the dispatcher ships, for the machine-code report. The names
-/// begin with the `.cl` file.
-pub fn shipped_programs() -> Vec<ProgramSource> {
-    let mut programs = crate::elementwise::shipped_programs();
-    programs.extend(crate::copy::shipped_programs());
-    programs.extend(crate::random::shipped_programs());
-    programs.extend(crate::reduce::shipped_programs());
-    programs.extend(crate::softmax::shipped_programs());
-    programs.extend(crate::matmul::shipped_programs());
-    programs.extend(crate::norm::shipped_programs());
-    programs.extend(crate::fused::shipped_programs());
-    programs.extend(crate::batch_norm::shipped_programs());
-    programs.extend(crate::pool::shipped_programs());
-    programs.extend(crate::cross_entropy::shipped_programs());
-    programs.extend(radix::shipped_programs());
-    programs.extend(crate::indexing::shipped_programs());
-    programs.extend(crate::pad::shipped_programs());
-    programs.extend(crate::scan::shipped_programs());
-    programs.extend(crate::sort::shipped_programs());
-    programs.extend(crate::attention::shipped_programs());
-    programs.extend(crate::conv::shipped_programs());
-    programs
 }

@@ -100,6 +100,6 @@ pub fn sort(device: &OpenClDevice, keys: Array, length: usize, bits: u32) -> Res
 }
 
 /// Both widths of keys.
-pub(super) fn shipped_programs() -> Vec<ProgramSource> {
+pub fn shipped_programs() -> Vec<ProgramSource> {
     [false, true].map(|wide_keys| Config { wide_keys, work_group: 256 }.source()).into()
 }

@@ -6,11 +6,13 @@ mod geometry;
 mod opencl;
 mod reference;
 mod remap;
+mod suite;
 
 pub use fold::PadGradient;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use remap::Remap;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{Error as CoreError, MAX_RANK, Shape};
 

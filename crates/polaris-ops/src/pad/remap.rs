@@ -8,7 +8,7 @@ use polaris_runtime::opencl::OpenClDevice;
 use super::opencl::{self, Kernel};
 use super::{PadMode, Widths, cpu, padded, reference};
 use crate::operation::{Operation, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// Which element of the input each one of the output is. The types are the same.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,6 +121,14 @@ impl Operation for Remap {
         output: &Array,
     ) -> Result<()> {
         opencl::remap(self, device, inputs[0], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Movement
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

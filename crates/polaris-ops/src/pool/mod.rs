@@ -15,6 +15,7 @@ mod geometry;
 mod opencl;
 mod operations;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -22,6 +23,7 @@ mod windows;
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
 pub use operations::{Pool, PoolGradient};
+pub(crate) use suite::FAMILY;
 pub use windows::{Window, Windows};
 
 use polaris_core::{DType, Error as CoreError, Layout, Shape};

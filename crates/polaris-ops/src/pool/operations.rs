@@ -8,7 +8,7 @@ use super::geometry::Geometry;
 use super::opencl::Kernel;
 use super::{Pooling, Windows, cpu, cpu_bytes, cpu_gradient, opencl, reference};
 use crate::operation::{Operation, check_apart, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// Pooling of one array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +138,14 @@ impl Operation for Pool {
     ) -> Result<()> {
         let geometry = Geometry::new(&self.windows, output, inputs[0], inputs[0])?;
         opencl::pool(self.pooling, &geometry, device, inputs[0], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Pooling
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_input(1, inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

@@ -36,6 +36,18 @@ impl Limits {
         Some(Self { low: low as f32, high: (most - zero) as f32, offset })
     }
 
+    /// The least and the greatest distance from the zero point.
+    pub fn distances(&self) -> [f32; 2] {
+        [self.low, self.high]
+    }
+
+    /// A number in units of the scale, as the whole number that its byte is.
+    pub fn whole(&self, value: f32) -> i32 {
+        let value = if value > self.low { value } else { self.low };
+        let value = if value < self.high { value } else { self.high };
+        (value.round_ties_even() as i32) + self.offset.wrapping_add(ROUNDING.to_bits() as i32)
+    }
+
     /// A number in units of the scale, as a byte. What is no number becomes the lowest.
     #[inline(always)]
     pub fn byte(&self, value: f32) -> u8 {

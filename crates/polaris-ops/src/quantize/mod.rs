@@ -1,19 +1,23 @@
-//! Between numbers and the bytes that stand for them, and sums of bytes, on the CPU.
-//!
-//! OpenCL devices have the same as expressions and conversions of types.
+//! Between floats and the bytes that stand for them, and sums of bytes.
 
 mod bytes;
 mod loops;
+mod opencl;
+mod suite;
 #[cfg(test)]
 mod tests;
 
 use polaris_core::{Collapsed, DType, Error as CoreError};
 use polaris_runtime::HostOperands;
+use polaris_runtime::cpu::CpuDevice;
+use polaris_runtime::opencl::OpenClDevice;
 
 pub(crate) use bytes::{Limits, flip};
+pub use opencl::Kernel;
+pub(crate) use suite::FAMILY;
 
 use crate::cpu::map::SendPointer;
-use crate::operation::{alias_is_harmless, writes_each_element_once};
+use crate::operation::{Operation, alias_is_harmless, writes_each_element_once};
 use crate::{Array, Error, Result};
 use loops::{Bytes, Quantizer};
 
@@ -49,29 +53,34 @@ pub enum Requantize {
     },
 }
 
-impl Requantize {
-    /// Its name in plans.
-    pub fn name(&self) -> &'static str {
+impl Operation for Requantize {
+    type Kernel = Kernel;
+
+    const KERNELS: &'static [Kernel] = &[Kernel::Strided];
+
+    fn name(&self) -> &'static str {
         match self {
             Self::Quantize(_) => "quantize",
             Self::Dequantize(_) => "dequantize",
-            Self::Add { .. } => "add_bytes",
+            Self::Add { .. } => "quantized_add",
         }
     }
 
-    /// Computes. Operands have the shape of the result.
-    ///
-    /// # Errors
-    /// If the arrays do not fit together, or are not on the CPU.
-    pub fn run(&self, inputs: &[&Array], output: &Array) -> Result<()> {
-        self.check(inputs, output)?;
-        let Some(cpu) = output.device().as_cpu() else {
-            let device = output.device().id();
-            return Err(polaris_runtime::Error::NotHostMemory { device }.into());
-        };
-        if output.elements() == 0 {
-            return Ok(());
-        }
+    fn check(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+        self.check_arrays(inputs, output)
+    }
+
+    fn supports(&self, _: Kernel, _: &OpenClDevice, _: &[&Array], _: &Array) -> bool {
+        opencl::supports(self)
+    }
+
+    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], output: &Array) -> String {
+        let dtype =
+            if matches!(self, Self::Quantize(_)) { output.dtype() } else { inputs[0].dtype() };
+        format!("{}_{dtype}_{}", self.name(), kernel.name())
+    }
+
+    fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
         let second = inputs.last().copied().unwrap_or(output);
         let layouts = [output.layout(), inputs[0].layout(), second.layout()];
         let space = Collapsed::new(output.shape(), layouts);
@@ -102,6 +111,43 @@ impl Requantize {
         Ok(())
     }
 
+    fn run_opencl(
+        &self,
+        device: &OpenClDevice,
+        _: Kernel,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Result<()> {
+        opencl::run(self, device, inputs, output)
+    }
+
+    fn works_in_place(&self) -> bool {
+        true
+    }
+
+    fn reference(&self, values: &[Vec<f64>], _: &[&Array], output: &Array) -> Vec<f64> {
+        // In `f32`, as ONNX defines it: what `f64` would make of ties is another byte.
+        let float = |scale: &Scale, byte: f64| (byte as f32 - scale.zero as f32) * scale.scale;
+        let byte = |scale: &Scale, relu: bool, value: f32| {
+            let limits = Limits::new((output.dtype(), scale.zero), relu);
+            let limits = limits.expect("the zero point should have been checked");
+            f64::from(limits.whole(value / scale.scale))
+        };
+        match self {
+            Self::Quantize(scale) => {
+                values[0].iter().map(|&x| byte(scale, false, x as f32)).collect()
+            }
+            Self::Dequantize(scale) => {
+                values[0].iter().map(|&x| f64::from(float(scale, x))).collect()
+            }
+            Self::Add { inputs: [a, b], output: scale, relu } => (values[0].iter().zip(&values[1]))
+                .map(|(&x, &y)| byte(scale, *relu, float(a, x) + float(b, y)))
+                .collect(),
+        }
+    }
+}
+
+impl Requantize {
     /// Computes a row, whose memory is registered and this thread's alone.
     fn row(
         &self,
@@ -131,7 +177,7 @@ impl Requantize {
         }
     }
 
-    fn check(&self, inputs: &[&Array], output: &Array) -> Result<()> {
+    fn check_arrays(&self, inputs: &[&Array], output: &Array) -> Result<()> {
         let expected = if matches!(self, Self::Add { .. }) { 2 } else { 1 };
         if inputs.len() != expected {
             return Err(Error::WrongArity { op: OP, expected, found: inputs.len() });

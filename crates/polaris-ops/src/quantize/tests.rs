@@ -60,13 +60,13 @@ fn numbers_become_the_nearest_bytes_and_back() {
             let x = Array::from_slice(&cpu, &dims, &numbers).unwrap();
             for x in [x.clone(), turned(&x)] {
                 let y = Array::empty(&cpu, dtype, *x.shape()).unwrap();
-                Requantize::Quantize(scale).run(&[&x], &y).unwrap();
+                crate::run(&Requantize::Quantize(scale), &[&x], &y).unwrap();
                 let found = bytes_of(&y);
                 for (at, (&found, &x)) in found.iter().zip(&numbers).enumerate() {
                     assert_eq!(found, expected(x, scale, dtype), "{dtype} {at}: {x}");
                 }
                 let back = Array::empty(&cpu, DType::F32, *x.shape()).unwrap();
-                Requantize::Dequantize(scale).run(&[&y], &back).unwrap();
+                crate::run(&Requantize::Dequantize(scale), &[&y], &back).unwrap();
                 for (&back, &byte) in back.to_vec::<f32>().unwrap().iter().zip(&found) {
                     assert_eq!(back, (byte - zero) as f32 * 0.25);
                 }
@@ -89,7 +89,7 @@ fn sums_are_rounded_as_by_three_operations() {
             let op = Requantize::Add { inputs, output, relu };
             for second in [y.clone(), turned(&y)] {
                 let sums = Array::empty(&cpu, dtype, *x.shape()).unwrap();
-                op.run(&[&x, &second], &sums).unwrap();
+                crate::run(&op, &[&x, &second], &sums).unwrap();
                 let found = bytes_of(&sums);
                 for (at, (a, b)) in bytes_of(&x).iter().zip(bytes_of(&y)).enumerate() {
                     let sum = (a - 11) as f32 * 0.0173 + (b + 7) as f32 * 0.0411;
@@ -108,13 +108,13 @@ fn other_types_and_shapes_are_refused() {
     let numbers = Array::from_slice(&cpu, &[2], &[1.0f32, 2.0]).unwrap();
     let bytes = Array::from_slice(&cpu, &[2], &[1u8, 2]).unwrap();
     let longer = Array::from_slice(&cpu, &[3], &[1u8, 2, 3]).unwrap();
-    assert!(Requantize::Quantize(scale).run(&[&bytes], &bytes).is_err());
-    assert!(Requantize::Quantize(scale).run(&[&numbers], &longer).is_err());
-    assert!(Requantize::Dequantize(scale).run(&[&numbers], &numbers).is_err());
+    assert!(crate::run(&Requantize::Quantize(scale), &[&bytes], &bytes).is_err());
+    assert!(crate::run(&Requantize::Quantize(scale), &[&numbers], &longer).is_err());
+    assert!(crate::run(&Requantize::Dequantize(scale), &[&numbers], &numbers).is_err());
     let wrong = Scale { scale: 1.0, zero: 256 };
-    assert!(Requantize::Quantize(wrong).run(&[&numbers], &bytes).is_err());
+    assert!(crate::run(&Requantize::Quantize(wrong), &[&numbers], &bytes).is_err());
     let op = Requantize::Add { inputs: [scale; 2], output: scale, relu: false };
-    assert!(op.run(&[&bytes], &bytes).is_err());
-    op.run(&[&bytes, &bytes], &bytes).unwrap();
+    assert!(crate::run(&op, &[&bytes], &bytes).is_err());
+    crate::run(&op, &[&bytes, &bytes], &bytes).unwrap();
     assert_eq!(bytes.to_vec::<u8>().unwrap(), [2, 4]);
 }

@@ -8,9 +8,10 @@
 mod cpu;
 mod opencl;
 mod philox;
+mod suite;
 
 pub use opencl::Kernel;
-pub(crate) use opencl::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Element, Error as CoreError, Shape, bf16, f16};
 use polaris_runtime::DeviceRef;

@@ -7,19 +7,20 @@ mod opencl;
 mod opencl_grouping;
 mod opencl_program;
 mod reference;
+mod suite;
 
 pub use opencl::Kernel;
 pub use opencl_grouping::{
     Grouping, default_grouping, grouping_config, grouping_of, grouping_source, grouping_space,
 };
-pub(crate) use opencl_program::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{Collapsed, DType, Error as CoreError, Layout, MAX_RANK, Shape};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use crate::operation::{Operation, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// What becomes of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -200,6 +201,15 @@ impl Operation for Reduce {
         output: &Array,
     ) -> Result<()> {
         opencl::run(self, device, kernel, inputs[0], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Reduction
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        let work = Work::per_input(1, inputs, output);
+        Work { parallelism: work.flops.max(1), ..work }
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

@@ -3,9 +3,11 @@
 
 mod cpu;
 mod opencl;
+mod suite;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::Error as CoreError;
 use polaris_runtime::cpu::CpuDevice;
@@ -13,7 +15,7 @@ use polaris_runtime::opencl::OpenClDevice;
 
 use crate::lanes::Lanes;
 use crate::operation::{Operation, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// The running sum along an axis, of one input of the output's shape and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +109,14 @@ impl Operation for CumSum {
     }
 
     /// By the definition: one by one.
+    fn class(&self) -> Class {
+        Class::Reduction
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        Work::per_input(1, inputs, output)
+    }
+
     fn reference(&self, inputs: &[Vec<f64>], _: &[&Array], output: &Array) -> Vec<f64> {
         let shape = output.shape();
         let (length, inner) = (shape[self.axis], shape[self.axis + 1..].iter().product::<usize>());

@@ -5,18 +5,20 @@ mod cpu;
 pub(crate) mod cpu_loops;
 mod opencl;
 mod reference;
+mod suite;
 #[cfg(test)]
 mod tests;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{Collapsed, Error as CoreError, Layout, Shape};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use crate::operation::{Operation, alias_is_harmless, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// Softmax along one axis, of one input of the output's shape and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +224,19 @@ macro_rules! operation {
                 output: &Array,
             ) -> Result<()> {
                 opencl::run(self.form(), device, kernel, inputs, output)
+            }
+
+            fn class(&self) -> Class {
+                Class::Reduction
+            }
+
+            /// The largest, the difference and its exponential, the sum, the quotient.
+            fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+                Work::per_input(4, inputs, output)
+            }
+
+            fn works_in_place(&self) -> bool {
+                !$gradient
             }
 
             fn reference(&self, inputs: &[Vec<f64>], _: &[&Array], output: &Array) -> Vec<f64> {

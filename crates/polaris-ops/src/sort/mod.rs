@@ -7,9 +7,11 @@
 mod cpu;
 mod opencl;
 mod reference;
+mod suite;
 
 pub use opencl::Kernel;
 pub(crate) use opencl::shipped_programs;
+pub(crate) use suite::FAMILY;
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -18,7 +20,7 @@ use polaris_runtime::opencl::OpenClDevice;
 use crate::indexing::gather;
 use crate::lanes::Lanes;
 use crate::operation::{Operation, run, writes_each_element_once};
-use crate::{Array, Error, Result};
+use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 /// The indices along an axis that put its elements in order, of which the first ones are kept: the
 /// output is `i64` and as long as wanted along the axis, at most as long as the input.
@@ -138,6 +140,15 @@ impl Operation for ArgSort {
         output: &Array,
     ) -> Result<()> {
         opencl::run(self, device, kernel, inputs[0], output)
+    }
+
+    fn class(&self) -> Class {
+        Class::Indexing
+    }
+
+    fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
+        let comparisons = output.layout.elements().max(2).ilog2();
+        Work::per_input(comparisons.into(), inputs, output)
     }
 
     fn reference(&self, inputs: &[Vec<f64>], arrays: &[&Array], output: &Array) -> Vec<f64> {

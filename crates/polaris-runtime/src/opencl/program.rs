@@ -40,9 +40,12 @@ impl fmt::Display for Define {
     }
 }
 
-/// Named parameters of a program, in the order in which they were set.
+/// Named parameters of a program, in the order in which they were set, and texts that belong to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Defines(Vec<(&'static str, Define)>);
+pub struct Defines {
+    values: Vec<(&'static str, Define)>,
+    texts: Vec<&'static str>,
+}
 
 impl Defines {
     /// No parameters.
@@ -53,20 +56,29 @@ impl Defines {
     /// Adds a number (or truth value, as 0 or 1).
     #[must_use]
     pub fn number(mut self, name: &'static str, value: impl Into<i64>) -> Self {
-        self.0.push((name, Define::Number(value.into())));
+        self.values.push((name, Define::Number(value.into())));
         self
     }
 
     /// Adds an identifier or expression.
     #[must_use]
     pub fn code(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.0.push((name, Define::Code(value.into())));
+        self.values.push((name, Define::Code(value.into())));
+        self
+    }
+
+    /// Adds a text that stands between the parameters and the parts, once: the functions that a parameter names.
+    #[must_use]
+    pub fn text(mut self, text: &'static str) -> Self {
+        if !self.texts.contains(&text) {
+            self.texts.push(text);
+        }
         self
     }
 
     /// The parameters.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Define)> {
-        self.0.iter().map(|(name, value)| (*name, value))
+        self.values.iter().map(|(name, value)| (*name, value))
     }
 }
 
@@ -91,7 +103,7 @@ impl ProgramSource {
         for (name, value) in self.defines.iter() {
             let _ = writeln!(text, "#define {name} {value}");
         }
-        for part in self.parts {
+        for part in self.defines.texts.iter().chain(self.parts) {
             text.push_str(part);
             text.push('\n');
         }

@@ -2,6 +2,7 @@
 
 use polaris_core::Shape;
 use polaris_ops::attention::{Attended, Attention, attention, attention_gradient};
+use polaris_ops::rope::{Pairing, rope};
 use polaris_ops::{Array, copy};
 
 use crate::{Error, Result, Saved, Tensor};
@@ -47,6 +48,24 @@ impl Tensor {
                 )?;
                 let found = [found.q, found.k, found.v].into_iter().zip(needed);
                 Ok(found.map(|(array, &needed)| needed.then(|| Self::new(array))).collect())
+            }
+        }))
+    }
+
+    /// Rotary position embedding: the pairs of the last axis are rotated by angles whose cosines and sines have an
+    /// element for each pair and broadcast along all other axes. The tables get no gradient.
+    ///
+    /// # Errors
+    /// If shapes, types or devices do not fit.
+    pub fn rope(&self, cos: &Self, sin: &Self, pairing: Pairing) -> Result<Self> {
+        let name = "rope";
+        let result = Self::new(rope(self.array(), cos.array(), sin.array(), pairing)?);
+        Ok(Self::record(name, result, &[self], |_| {
+            let saved = [cos, sin].map(|tensor| tensor.save(name));
+            move |gradient: &Self, _: &[bool]| {
+                // The gradient is rotated back.
+                let [cos, sin] = saved.each_ref().map(Saved::get);
+                Ok(vec![Some(gradient.rope(&cos?, &sin?.neg()?, pairing)?)])
             }
         }))
     }

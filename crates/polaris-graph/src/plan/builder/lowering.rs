@@ -1,18 +1,16 @@
 //! What lowerings use: operands where they are needed, constants made ready, new arrays, instructions.
 
-use std::sync::Arc;
-
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, Value, ValueId};
-use polaris_ops::Convolution;
-use polaris_ops::conv::{ByteConvolution, ByteProblem, PackedConvolution};
+use polaris_ops::Format;
 use polaris_ops::copy::Copy;
-use polaris_ops::matmul::PackedMatrix;
+use polaris_ops::format::Role;
 
 use super::Builder;
 use crate::Result;
 use crate::plan::types::{array_type, has_adjacent_channels, with_adjacent_channels};
 use crate::plan::{Action, Home, Instruction, Operand, Origin, Side, Slot, SlotId, Step};
+use crate::session::Usage;
 
 impl<'a> Builder<'a> {
     /// The type and shape of a value, if it can be an array.
@@ -52,9 +50,7 @@ impl<'a> Builder<'a> {
         if let Some(value) = self.constants.get(&id) {
             let shared = self.request.graph.value(id).constant.is_some();
             let array = self.request.arrays.array(id, value.tensor()?, side, shared)?;
-            let (dtype, layout) = (array.dtype(), *array.layout());
             let operand = self.constant_slot(&self.request.graph.value(id).name, side, array);
-            let operand = Operand { dtype, layout, ..operand };
             self.located[id.index()].places[side.index()] = Some(operand);
             return Ok(operand);
         }
@@ -70,10 +66,10 @@ impl<'a> Builder<'a> {
 
     fn constant_slot(&mut self, name: &str, side: Side, array: polaris_ops::Array) -> Operand {
         let slot = SlotId(self.slots.len());
-        let (dtype, layout) = (array.dtype(), *array.layout());
+        let (dtype, format, layout) = (array.dtype(), array.format(), *array.layout());
         let bytes = array.buffer().bytes();
         self.slots.push(Slot { name: name.to_owned(), side, bytes, home: Home::Constant(array) });
-        Operand { slot, dtype, layout }
+        Operand { slot, dtype, format, layout }
     }
 
     /// A constant that a lowering makes itself.
@@ -90,51 +86,48 @@ impl<'a> Builder<'a> {
         self.side == Side::Cpu
     }
 
-    /// A constant matrix, possibly turned, packed as the second factor of products on the CPU. `None`
-    /// if the value is no such constant, or the node's side is another.
+    /// A constant matrix of the graph, possibly turned, prepared as the second factor of products. `None` if the value
+    /// is no such constant, or the node's side has no such form.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn packed_matrix(&self, id: ValueId, turned: bool) -> Result<Option<Arc<PackedMatrix>>> {
-        match self.shared_constant(id) {
-            Some(tensor) if is_matrix(tensor.shape()) => {
-                self.request.arrays.matrix(id, tensor, turned).map(Some)
-            }
-            _ => Ok(None),
-        }
+    pub fn prepared_matrix(&mut self, id: ValueId, turned: bool) -> Result<Option<Operand>> {
+        let usage = Usage { role: Role::MatMul { left: DType::F32 }, turned };
+        self.prepared(id, usage, |b| {
+            let matrix = b.shared_constant(id).filter(|tensor| is_matrix(tensor.shape()));
+            Ok(matrix.map(|tensor| tensor.reshaped(&tensor.shape()[..2])).transpose()?)
+        })
     }
 
-    /// The constant weight of a convolution, packed for the CPU, if there is such a form.
+    /// The constant weight of a convolution, prepared for it, if the node's side has such a form.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn packed_weight(
-        &self,
+    pub fn prepared_weight(&mut self, id: ValueId, groups: usize) -> Result<Option<Operand>> {
+        let usage = Usage { role: Role::Convolution { groups }, turned: false };
+        self.prepared(id, usage, |b| Ok(b.shared_constant(id).cloned()))
+    }
+
+    /// A weight in the form that the node's side likes best for a use, if it has one. It is known by a value: the
+    /// constant itself, or what is made with it.
+    ///
+    /// # Errors
+    /// If the weight cannot be made, or there is no room.
+    pub fn prepared(
+        &mut self,
         id: ValueId,
-        problem: &Convolution,
-    ) -> Result<Option<Arc<PackedConvolution>>> {
-        match self.shared_constant(id) {
-            Some(tensor) => self.request.arrays.weight(id, tensor, problem),
-            None => Ok(None),
+        usage: Usage,
+        weight: impl FnOnce(&Self) -> Result<Option<Tensor>>,
+    ) -> Result<Option<Operand>> {
+        let key = (id, usage, self.side);
+        if let Some(operand) = self.weights.get(&key) {
+            return Ok(Some(*operand));
         }
-    }
-
-    /// A convolution of bytes with a constant weight that makes a value, packed for the CPU, if there
-    /// is such a form. The weight of a product is turned.
-    ///
-    /// # Errors
-    /// If there is no room, or parameters contradict each other.
-    pub fn byte_weight(
-        &self,
-        made: ValueId,
-        weight: ValueId,
-        turned: bool,
-        problem: &ByteProblem<'_>,
-    ) -> Result<Option<Arc<ByteConvolution>>> {
-        match self.constant(weight).filter(|tensor| self.is_on_cpu() && tensor.elements() > 0) {
-            Some(tensor) => self.request.arrays.byte_weight(made, tensor, turned, problem),
-            None => Ok(None),
-        }
+        let array = self.request.arrays.weight(id, self.side, usage, || weight(self))?;
+        let Some(array) = array else { return Ok(None) };
+        let operand = self.constant_slot(&self.request.graph.value(id).name, self.side, array);
+        self.weights.insert(key, operand);
+        Ok(Some(operand))
     }
 
     /// The node of this graph that makes a value as its first result, if it is this operator of ONNX' own.
@@ -208,7 +201,7 @@ impl<'a> Builder<'a> {
         let bytes = shape.elements() * dtype.size();
         let home = Home::Arena { chunk: 0, offset: 0 };
         self.slots.push(Slot { name: name.to_owned(), side, bytes, home });
-        Operand { slot, dtype, layout: Layout::contiguous(shape) }
+        Operand { slot, dtype, format: Format::Dense, layout: Layout::contiguous(shape) }
     }
 
     /// The same elements, one after another in memory.
@@ -218,7 +211,7 @@ impl<'a> Builder<'a> {
         }
         let Slot { name, side, .. } = self.slots[operand.slot.0].clone();
         let output = self.slot_for(&name, side, operand.dtype, *operand.layout.shape());
-        let step = Step::Device { action: Action::Copy(Copy), inputs: vec![operand], output };
+        let step = Step::Device { action: Action::new(Copy), inputs: vec![operand], output };
         self.push(step, side);
         output
     }

@@ -14,7 +14,7 @@ use polaris_onnx::{Dim, Graph, Node, Tensor, Type, Value, ValueId, interpret_nod
 use super::types::array_type;
 use super::{Instruction, Operand, Plan, PlanInput, Side, Slot};
 use crate::passes::{FOLDED_ELEMENTS, is_determined};
-use crate::session::Constants;
+use crate::session::{Constants, Usage};
 use crate::{Result, lower};
 
 /// What a plan is made for.
@@ -57,6 +57,8 @@ pub(crate) struct Builder<'a> {
     located: Vec<Located>,
     slots: Vec<Slot>,
     instructions: Vec<Instruction>,
+    /// Constants that were prepared for what they are used for.
+    weights: HashMap<(ValueId, Usage, Side), Operand>,
     /// The node that makes each value as its first result.
     makers: HashMap<ValueId, usize>,
     /// Side and place of the node that is being lowered.
@@ -74,6 +76,7 @@ impl<'a> Builder<'a> {
             located: vec![Located::default(); values],
             slots: Vec::new(),
             instructions: Vec::new(),
+            weights: HashMap::new(),
             makers: makers(request.graph),
             side: request.side,
             node: 0,

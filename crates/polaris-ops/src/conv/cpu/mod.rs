@@ -18,6 +18,7 @@ mod pieces;
 mod runs;
 mod weight;
 mod weight_plan;
+pub(crate) mod weights;
 mod window;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,7 +117,7 @@ impl Bias {
     }
 }
 
-pub fn run(
+pub(super) fn run(
     form: Form,
     geometry: &Geometry,
     cpu: &CpuDevice,

@@ -1,6 +1,7 @@
 //! Products on the CPU.
 
 mod blocked;
+mod blocks;
 mod dot;
 mod ending;
 mod finish;
@@ -41,7 +42,8 @@ use self::multiply::{Batch, PackedRight};
 pub(crate) use self::pack::{Packer, Strip, pack};
 use self::panels::{Arithmetic, Negate};
 pub(crate) use self::plan::{even, most_steps};
-pub use self::prepack::{PackedB, pack_b, run_packed, unpacked_b};
+use self::prepack::layout_of;
+pub(crate) use self::prepack::{has_panels, pack_b, packed_bytes, unpack_b};
 pub(crate) use self::product::{Finish, Plane, Product};
 use self::skinny::FewRows;
 pub(crate) use self::stored::Native;
@@ -50,6 +52,7 @@ use super::geometry::{self, Geometry, Matrix};
 use super::problem::{Bias, MatMul, Parts};
 use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
+use crate::format::Format;
 use crate::{Array, Result};
 
 pub fn run(op: &MatMul, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
@@ -64,31 +67,20 @@ fn run_at(
     inputs: &[&Array],
     output: &Array,
 ) -> Result<()> {
-    compute(level, op, cpu, inputs, output, None)
-}
-
-fn compute(
-    level: SimdLevel,
-    op: &MatMul,
-    cpu: &CpuDevice,
-    inputs: &[&Array],
-    output: &Array,
-    packed: Option<&PackedB>,
-) -> Result<()> {
     let parts = op.parts(inputs)?;
     let geometry = Geometry::new(op, &parts, output)?;
     if output.elements() == 0 {
         return Ok(());
     }
+    if matches!(parts.b.format(), Format::Block(_)) {
+        return blocks::run(op, cpu, &parts, &geometry, output);
+    }
+    let packed = layout_of(cpu, parts.a.dtype(), parts.b)?;
     let mut buffers = [output.buffer(); 8];
     for (buffer, input) in buffers.iter_mut().zip(inputs) {
         *buffer = input.buffer();
     }
-    if let Some(packed) = packed {
-        buffers[inputs.len()] = &packed.buffer;
-    }
-    let count = inputs.len() + usize::from(packed.is_some());
-    let operands = HostOperands::new("matmul", &buffers[..count], output.buffer())?;
+    let operands = HostOperands::new("matmul", &buffers[..inputs.len()], output.buffer())?;
     let start = |array: &Array| {
         let place = inputs.iter().position(|&input| std::ptr::eq(input, array));
         place.map_or(operands.output(), |place| operands.input(place).cast_mut())
@@ -103,8 +95,8 @@ fn compute(
         first: &first,
         product: &product,
         packed: packed.map(|packed| PackedRight {
-            layout: packed.layout,
-            panels: SendPointer(operands.input(inputs.len()).cast_mut()),
+            layout: packed.panels,
+            panels: SendPointer(start(parts.b)),
             correction_offset: packed.correction_offset,
         }),
     };

@@ -1,88 +1,87 @@
 //! B packed once for many products.
 
-use polaris_core::DType;
+use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, HostOperands};
 
 use super::finish::Sum;
 use super::panels::{Arithmetic, Negate, PanelJob, PanelLayout, pack_panels};
 use super::product::Plane;
-use super::{Computation, compute, with_arithmetic};
+use super::{Computation, with_arithmetic};
 use crate::cpu::map::SendPointer;
-use crate::matmul::problem::MatMul;
+use crate::format::{Format, Role};
+use crate::matmul::problem::allows;
 use crate::{Array, Error, Result};
 
-/// The panels of a whole B, in the form that one type of A takes on this processor.
-#[derive(Debug)]
-pub struct PackedB {
-    /// The panels, and after them what sums begin with.
-    pub(super) buffer: Buffer,
-    pub(super) layout: PanelLayout,
-    pub(super) correction_offset: usize,
-    left: DType,
-    right: DType,
-    k: usize,
+/// Where everything lies in the memory of a packed B: the panels, and after them what sums begin with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PackedLayout {
+    pub panels: PanelLayout,
+    pub correction_offset: usize,
+    bytes: usize,
+    /// Stored elements along k in a packed one.
+    group: usize,
 }
 
-impl PackedB {
-    /// The size of the panels.
-    pub fn bytes(&self) -> usize {
-        self.buffer.bytes()
-    }
-
-    /// The panels as they lie in memory.
-    ///
-    /// # Errors
-    /// If they are in use.
-    pub fn read_bytes(&self, target: &mut [u8]) -> Result<()> {
-        Ok(self.buffer.read_bytes(target)?)
-    }
-
-    /// Takes panels that lay in memory before.
-    ///
-    /// # Errors
-    /// If they are in use.
-    pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
-        Ok(self.buffer.write_bytes(bytes)?)
-    }
+/// Whether there are panels of a matrix of a type for products with a type on the left.
+pub fn has_panels(left: DType, right: DType, shape: &Shape) -> bool {
+    let results = [DType::F32, DType::F64, DType::I32];
+    shape.rank() == 2 && results.iter().any(|&out| allows(left, right, out))
 }
 
-/// Room for a matrix B of a type, with whatever is in it.
+/// Bytes of a packed matrix.
 ///
 /// # Errors
-/// If there is no room.
-pub fn unpacked_b(
-    cpu: &CpuDevice,
-    device: &DeviceRef,
-    dtype: DType,
-    [k, n]: [usize; 2],
-) -> Result<PackedB> {
-    with_arithmetic(cpu.simd(), dtype, Room { device, dtype, k, n })
+/// If the shape is no matrix.
+pub fn packed_bytes(cpu: &CpuDevice, left: DType, shape: &Shape) -> Result<usize> {
+    Ok(layout(cpu, left, matrix(shape)?)?.bytes)
 }
 
-/// What room is needed for.
-struct Room<'a> {
-    device: &'a DeviceRef,
-    dtype: DType,
+/// How an array in panels lies in its memory, if it was packed for products with such an A.
+pub(super) fn layout_of(cpu: &CpuDevice, left: DType, b: &Array) -> Result<Option<PackedLayout>> {
+    match b.format() {
+        Format::Panels(panels) if panels.role == (Role::MatMul { left }) => {
+            layout(cpu, left, matrix(b.shape())?).map(Some)
+        }
+        Format::Panels(_) => Err(Error::UnsupportedFormat { op: "matmul", format: b.format() }),
+        _ => Ok(None),
+    }
+}
+
+fn matrix(shape: &Shape) -> Result<[usize; 2]> {
+    match shape.dims() {
+        &[k, n] => Ok([k, n]),
+        _ => {
+            let what = format!("{shape} is no matrix, and only matrices can be packed");
+            Err(Error::InvalidParameter { op: "matmul", what })
+        }
+    }
+}
+
+fn layout(cpu: &CpuDevice, left: DType, [k, n]: [usize; 2]) -> Result<PackedLayout> {
+    with_arithmetic(cpu.simd(), left, Measure { k, n })
+}
+
+/// Finds the layout of a packed matrix.
+struct Measure {
     k: usize,
     n: usize,
 }
 
-impl Computation for Room<'_> {
-    type Result = PackedB;
+impl Computation for Measure {
+    type Result = PackedLayout;
 
-    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<PackedB>
+    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<PackedLayout>
     where
         P: Copy + Send + Sync,
         S: Sum + Negate,
     {
-        let steps = self.k.div_ceil(arithmetic.group);
-        let layout = PanelLayout::new(arithmetic.kernels, self.n, steps);
-        let correction_offset = (layout.elements() * size_of::<P>()).next_multiple_of(64);
+        let group = arithmetic.group;
+        let panels = PanelLayout::new(arithmetic.kernels, self.n, self.k.div_ceil(group));
+        let correction_offset = (panels.elements() * size_of::<P>()).next_multiple_of(64);
         let corrections = if arithmetic.excess.is_some() { self.n * size_of::<S>() } else { 0 };
-        let buffer = self.device.allocate(DType::U8, correction_offset + corrections)?;
-        let (left, right, k) = (self.dtype, self.dtype, self.k);
-        Ok(PackedB { buffer, layout, correction_offset, left, right, k })
+        let bytes = correction_offset + corrections;
+        Ok(PackedLayout { panels, correction_offset, bytes, group })
     }
 }
 
@@ -90,76 +89,75 @@ impl Computation for Room<'_> {
 ///
 /// # Errors
 /// If B is not a matrix, is in use, or there is no room.
-pub fn pack_b(cpu: &CpuDevice, left: DType, b: &Array) -> Result<PackedB> {
-    let (&[k, n], &[row_stride, column_stride]) = (b.shape().dims(), b.layout().strides()) else {
-        let what = format!("{} is no matrix, and only matrices can be packed", b.shape());
-        return Err(Error::InvalidParameter { op: "matmul", what });
-    };
-    with_arithmetic(cpu.simd(), left, Pack { cpu, b, left, k, n, row_stride, column_stride })
+pub fn pack_b(cpu: &CpuDevice, left: DType, b: &Array) -> Result<Buffer> {
+    let [k, n] = matrix(b.shape())?;
+    let layout = layout(cpu, left, [k, n])?;
+    with_arithmetic(cpu.simd(), left, Pack { cpu, device: b.device(), b, k, layout })
 }
 
 /// What packing needs to know.
 struct Pack<'a> {
     cpu: &'a CpuDevice,
+    device: &'a DeviceRef,
     b: &'a Array,
-    left: DType,
     k: usize,
-    n: usize,
-    row_stride: usize,
-    column_stride: usize,
+    layout: PackedLayout,
 }
 
 impl Computation for Pack<'_> {
-    type Result = PackedB;
+    type Result = Buffer;
 
-    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<PackedB>
+    fn run<P, S>(self, arithmetic: &Arithmetic<P, S>) -> Result<Buffer>
     where
         P: Copy + Send + Sync,
         S: Sum + Negate,
     {
-        let room = Room { device: self.b.device(), dtype: self.left, k: self.k, n: self.n };
-        let PackedB { buffer, layout, correction_offset, .. } = room.run(arithmetic)?;
+        let buffer = self.device.allocate(DType::U8, self.layout.bytes)?;
         let inputs = [self.b.buffer()];
         let operands = HostOperands::new("matmul", &inputs, &buffer)?;
+        let strides = self.b.layout().strides();
         let start = Plane {
             start: SendPointer(operands.input(0).cast_mut()),
             dtype: self.b.dtype(),
-            row_stride: self.row_stride,
-            column_stride: self.column_stride,
+            row_stride: strides[0],
+            column_stride: strides[1],
         };
         let target = operands.output();
         let job = PanelJob {
             matrix: start.moved(self.b.layout().offset()),
             depth: self.k,
-            layout,
+            layout: self.layout.panels,
             target: SendPointer(target),
-            corrections: SendPointer(target.wrapping_add(correction_offset)),
+            corrections: SendPointer(target.wrapping_add(self.layout.correction_offset)),
         };
         // SAFETY: both are registered, and the new buffer is ours alone.
         unsafe { pack_panels(arithmetic, self.cpu.simd(), Some(self.cpu.pool()), &job) };
         drop(operands);
-        let (left, right, k) = (self.left, self.b.dtype(), self.k);
-        Ok(PackedB { buffer, layout, correction_offset, left, right, k })
+        Ok(buffer)
     }
 }
 
-/// As `run`, with a B that was packed. `inputs` are the same; of B only the shape is looked at.
+/// The elements of a packed matrix in row-major order.
 ///
 /// # Errors
-/// As for `run`, and if another B was packed.
-pub fn run_packed(
-    op: &MatMul,
-    cpu: &CpuDevice,
-    inputs: &[&Array],
-    packed: &PackedB,
-    output: &Array,
-) -> Result<()> {
-    let parts = op.parts(inputs)?;
-    let fits = parts.b.shape().dims() == [packed.k, packed.layout.columns]
-        && (parts.a.dtype(), parts.b.dtype()) == (packed.left, packed.right);
-    if !fits {
-        let what = "the packed matrix has another shape or type than B".to_owned();
-        return Err(Error::InvalidParameter { op: "matmul", what });
-    }
-    compute(cpu.simd(), op, cpu, inputs, output, Some(packed))
+/// If the shape is no matrix.
+pub fn unpack_b(cpu: &CpuDevice, left: DType, shape: &Shape, bytes: &[u8]) -> Result<Vec<f64>> {
+    let [k, n] = matrix(shape)?;
+    let PackedLayout { panels, group, .. } = layout(cpu, left, [k, n])?;
+    let element = |row: usize, column: usize| -> f64 {
+        let panel = column / panels.panel;
+        let place =
+            panels.start_of(panel) + row / group * panels.width_of(panel) + column % panels.panel;
+        let packed = |size: usize| &bytes[place * size..(place + 1) * size];
+        match (left, group) {
+            (DType::F64, _) => f64::from_ne_bytes(packed(8).try_into().expect("8 bytes")),
+            (_, 1) => f32::from_ne_bytes(packed(4).try_into().expect("4 bytes")).into(),
+            (_, 2) => {
+                let pair = u32::from_ne_bytes(packed(4).try_into().expect("4 bytes"));
+                f64::from((pair >> (row % 2 * 16)) as u16 as i16)
+            }
+            _ => f64::from(packed(4)[row % 4] as i8),
+        }
+    };
+    Ok((0..k * n).map(|at| element(at / n, at % n)).collect())
 }

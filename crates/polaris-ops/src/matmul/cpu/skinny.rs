@@ -79,7 +79,7 @@ impl<S: Sum> Skinny<'_, S> {
 
     /// # Safety
     /// As for `run`; the columns must be this thread's alone.
-    unsafe fn columns(&self, columns: std::ops::Range<usize>) {
+    pub unsafe fn columns(&self, columns: std::ops::Range<usize>) {
         let product = self.product;
         let out = &product.out;
         let direct = product.is_plain() && out.dtype == S::DTYPE;

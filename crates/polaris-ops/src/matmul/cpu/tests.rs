@@ -4,9 +4,10 @@ use polaris_core::{DType, Layout, Shape, bf16, f16};
 use polaris_runtime::cpu::SimdLevel;
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
 
-use super::prepack::{pack_b, run_packed};
 use super::run_at;
+use crate::format::{Format, Role};
 use crate::matmul::{Activation, Bias, Epilogue, MatMul};
+use crate::weight::{expand, prepare, restore, to_bytes};
 use crate::{Array, Operation};
 
 /// A small generator: the same numbers in every run.
@@ -296,7 +297,6 @@ fn nan_and_infinity_reach_the_result() {
 #[test]
 fn a_packed_matrix_gives_the_same() {
     let device = device(2);
-    let cpu = device.as_cpu().unwrap();
     let mut random = Random(5);
     for (a, b, out) in TYPES {
         for [m, n, k] in [[1, 40, 50], [37, 70, 800], [100, 33, 7]] {
@@ -305,17 +305,23 @@ fn a_packed_matrix_gives_the_same() {
                 let b = array(&mut random, &device, &[k, n], b, lies);
                 let output = array(&mut random, &device, &[m, n], out, Lies::Dense);
                 let op = MatMul::default();
-                let packed = pack_b(cpu, a.dtype(), &b).unwrap();
-                run_packed(&op, cpu, &[&a, &b], &packed, &output).unwrap();
+                let role = Role::MatMul { left: a.dtype() };
+                let packed = prepare(role, &b).unwrap();
+                assert!(matches!(packed.format(), Format::Panels(_)));
+                assert_eq!(to_values(&expand(&packed).unwrap()), to_values(&b));
+                let bytes = to_bytes(&packed).unwrap();
+                let restored = |bytes| restore(role, &device, b.dtype(), b.shape(), bytes);
+                assert!(restored(&bytes[1..]).is_err());
+                let packed = restored(&bytes).unwrap();
+                op.run(&[&a, &packed], &output).unwrap();
                 let expected = op.reference(&[to_values(&a), to_values(&b)], &[&a, &b], &output);
                 let close = |found: f64, expected: f64| {
                     (found - expected).abs() <= 1e-2 * (1.0 + expected.abs())
                 };
                 let found = to_values(&output);
                 assert!(found.iter().zip(&expected).all(|(&x, &y)| close(x, y)));
-                let other = array(&mut random, &device, &[k, n + 1], b.dtype(), Lies::Dense);
                 let wide = array(&mut random, &device, &[m, n + 1], out, Lies::Dense);
-                assert!(run_packed(&op, cpu, &[&a, &other], &packed, &wide).is_err());
+                assert!(op.run(&[&a, &packed], &wide).is_err());
             }
         }
     }

@@ -57,7 +57,7 @@ impl Direction {
         width: usize,
     ) -> bool {
         let dense = if self.along_k { k } else { lines };
-        [dense, self.stride, first_element(array)]
+        [dense, self.stride, array.first_element()]
             .iter()
             .chain(batches)
             .all(|value| value.is_multiple_of(width))
@@ -79,10 +79,6 @@ pub(super) fn skinny_problem(geometry: &Geometry) -> Option<([usize; 2], bool)> 
         ([m, n], Direction::of(Matrix { rows: b.columns, columns: b.rows }, n, k))
     };
     Some((sizes, matrix?.along_k))
-}
-
-pub(super) fn first_element(array: &Array) -> usize {
-    array.buffer().byte_offset() / array.dtype().size() + array.layout().offset()
 }
 
 impl Product<'_> {
@@ -130,7 +126,10 @@ impl Product<'_> {
                 // Processors read vectors from anywhere, unless a copy does it for them.
                 let can_be_loose =
                     self.device.info().kind == DeviceKind::Cpu && tile.copy == TileCopy::Registers;
-                let loose = [0, 1].map(|which| can_be_loose && fits[which] && !aligned[which]);
+                let loose = [0, 1].map(|which| {
+                    let is_dense = factors.arrays[which].is_dense();
+                    can_be_loose && is_dense && fits[which] && !aligned[which]
+                });
                 let widths = [0, 1].map(|i| if aligned[i] || loose[i] { 4 } else { 1 });
                 Body::Tiled { tile, along_k, widths, loose }
             }

@@ -6,7 +6,7 @@ use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
 use super::Kernel;
 use super::choose::{Choice, splits};
-use super::factors::{Direction, Factors, first_element};
+use super::factors::{Direction, Factors};
 use super::operands::pass_index;
 use super::program::{Body, Config};
 use crate::matmul::geometry::{Geometry, Matrix, OUT};
@@ -87,7 +87,7 @@ impl Product<'_> {
         let Some(parts) = parts else {
             let matrix = self.geometry.out;
             let strides = self.batch_strides(OUT);
-            let aligned = [self.geometry.n, matrix.rows, first_element(self.output)]
+            let aligned = [self.geometry.n, matrix.rows, self.output.first_element()]
                 .iter()
                 .chain(&strides)
                 .all(|value| value.is_multiple_of(4));
@@ -181,8 +181,8 @@ impl Product<'_> {
         let body = self.body(factors);
         let config = Config {
             body,
-            a: factors.arrays[0].dtype(),
-            b: factors.arrays[1].dtype(),
+            a: factors.arrays[0].stored(),
+            b: factors.arrays[1].stored(),
             output: target.buffer.dtype(),
             epilogue: self.epilogue().filter(|_| splits == 1),
             wide: self.is_wide(factors),

@@ -32,7 +32,7 @@ pub use variants::{Technique, VARIANTS, Variant};
 
 pub(super) use choose::preferred;
 pub use choose::{default_tile, tile_splits, usual_tiles};
-pub(super) use operands::CHANNEL_BYTES;
+pub(crate) use operands::CHANNEL_BYTES;
 pub(crate) use variants::shipped_programs;
 
 /// The kernels of products.
@@ -95,8 +95,12 @@ pub(super) fn supports(
     if !has_kernels(&geometry, dtype) {
         return false;
     }
+    let of_blocks = !inputs[1].is_dense();
     kernel.fits(device, dtype)
         && match kernel {
+            // What copies memory as it is decodes nothing.
+            Kernel::Tensor(_) if of_blocks => false,
+            Kernel::Tiled(tile) if of_blocks && tile.copy != TileCopy::Registers => false,
             Kernel::Tensor(_) => op.precision == Precision::Tf32 || dtype != DType::F32,
             // Small tiles that only have a name to be measured by are for f32.
             Kernel::Tiled(tile) => {

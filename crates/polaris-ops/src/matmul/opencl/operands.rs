@@ -6,13 +6,14 @@ use polaris_runtime::opencl::Launch;
 use super::factors::Factors;
 use super::launch::{Piece, Product, Target};
 use super::program::{Body, Config, Finish};
+use crate::format::Stored;
 use crate::matmul::geometry::{A, B, C, Matrix, OUT, RESIDUAL};
 use crate::matmul::problem::Bias;
 use crate::opencl::{Enqueue, work_group};
 use crate::{Array, Result};
 
 /// Rows that are a multiple of this apart use the same memory channel on GPUs.
-pub(in crate::matmul) const CHANNEL_BYTES: usize = 4096;
+pub(crate) const CHANNEL_BYTES: usize = 4096;
 
 // The bits of `HAS` in the source.
 const HAS_C: u8 = 1;
@@ -155,8 +156,8 @@ impl Product<'_> {
         let group = work_group(self.device);
         let config = Config {
             body: Body::Combine { group: group as u16 },
-            a: self.parts.a.dtype(),
-            b: self.parts.b.dtype(),
+            a: Stored::Dense(self.parts.a.dtype()),
+            b: Stored::Dense(self.parts.a.dtype()),
             output: self.output.dtype(),
             epilogue: self.epilogue(),
             wide: false,

@@ -8,6 +8,7 @@ use polaris_tune::choices::fingerprint;
 
 use super::{Tensor, Tile};
 use crate::elementwise::opencl_expression;
+use crate::format::Stored;
 use crate::matmul::problem::Activation;
 use crate::opencl::ELEMENT;
 
@@ -41,7 +42,8 @@ pub fn tile_program(tile: &Tile, aligned: bool) -> ProgramSource {
         if aligned && tile.fetches(lines, along_k[which], 4) { 4 } else { 1 }
     });
     let body = Body::Tiled { tile: *tile, along_k, widths, loose: [false; 2] };
-    let (a, b, output) = (DType::F32, DType::F32, DType::F32);
+    let [a, b] = [Stored::Dense(DType::F32); 2];
+    let output = DType::F32;
     let config = Config { body, a, b, output, epilogue: None, wide: false };
     config.source(Activation::Identity)
 }
@@ -50,8 +52,8 @@ pub fn tile_program(tile: &Tile, aligned: bool) -> ProgramSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Config {
     pub body: Body,
-    pub a: DType,
-    pub b: DType,
+    pub a: Stored,
+    pub b: Stored,
     pub output: DType,
     /// `None` if there is nothing but the product.
     pub epilogue: Option<Finish>,
@@ -119,14 +121,17 @@ impl Config {
             .code("A", self.a.name())
             .code("B", self.b.name())
             .code("OUT", self.output.name())
-            .code("ACC", if self.a.is_float() { "float" } else { "int" })
+            .code("ACC", if self.a.dtype().is_float() { "float" } else { "int" })
             .code("INDEX", if self.wide { "ulong" } else { "uint" })
             .number("EPILOGUE", self.epilogue.is_some());
+        for stored in [self.a, self.b] {
+            defines = stored.texts().fold(defines, Defines::text);
+        }
         if let Some(Finish { has, .. }) = self.epilogue {
             defines =
                 defines.code("ACTIVATION(a)", activation_expression(activation)).number("HAS", has);
         }
-        let (file, parts, defines) = self.body.complete(defines, self.a);
+        let (file, parts, defines) = self.body.complete(defines, self.a.dtype());
         let wide = if self.wide { " wide" } else { "" };
         let epilogue = self.epilogue.map(|finish| format!(" {} {}", finish.activation, finish.has));
         let epilogue = epilogue.unwrap_or_default();

@@ -6,6 +6,7 @@ use polaris_runtime::opencl::ProgramSource;
 use super::choose::Rated;
 use super::program::{Body, Config, Finish};
 use super::{Kernel, MultiplyAdd, Skinny, Tensor, Tile, TileCopy};
+use crate::format::{Block, Stored};
 use crate::matmul::problem::Activation;
 
 /// A way to multiply that can be asked for by name, to be measured.
@@ -206,6 +207,7 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         // Everything at once.
         let finish = Finish { activation: epilogue.name(), has: 0b110_1111 };
         let finish = (epilogue != Activation::Identity).then_some(finish);
+        let [a, b] = [a, b].map(Stored::Dense);
         let config = Config { body, a, b, output, epilogue: finish, wide: false };
         programs.push(config.source(epilogue));
     };
@@ -241,6 +243,16 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
     for along_k in [true, false] {
         let body = Body::Skinny { rows: 8, along_k, width: 4, group: 64, lanes: 8 };
         add(body, types[0], Activation::Identity);
+    }
+    for block in Block::ALL {
+        let [a, b] = [Stored::Dense(DType::F32), Stored::Block(block)];
+        let Skinny { group, lanes, .. } = Skinny::DEFAULT;
+        let skinny = |rows| Body::Skinny { rows, along_k: true, width: 4, group, lanes };
+        let tile = tiled(GCN_MEDIUM, [true, true], 4);
+        for body in [skinny(1), skinny(8), tile, Body::Simple { group: 256 }] {
+            let config = Config { body, a, b, output: DType::F32, epilogue: None, wide: false };
+            programs.push(config.source(Activation::Identity));
+        }
     }
     programs
 }

@@ -8,9 +8,9 @@ use polaris_runtime::cpu::CpuDevice;
 
 use super::super::super::geometry::Geometry;
 use super::finish::{store, store_all};
-use super::pack::Packed;
+use super::pack::Packing;
 use super::taps::gather;
-use super::{Job, Target};
+use super::{Job, Packed, Target};
 use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
 use crate::matmul::cpu::{Call, Ending, Kernels, TILE_STRIDE, Tile, even};
@@ -37,8 +37,8 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(packed: &Packed, geometry: &Geometry) -> Option<Self> {
-        let (kernels, group) = packed.kernels()?;
+    fn of(packing: &Packing, geometry: &Geometry) -> Option<Self> {
+        let (kernels, group) = packing.kernels()?;
         let [rows, columns] = &geometry.lengths;
         let steps = (geometry.inputs * rows.kernel * columns.kernel).div_ceil(group);
         let panels = geometry.outputs.div_ceil(kernels.columns());
@@ -53,8 +53,8 @@ impl Shape {
 }
 
 /// What `run` needs to gather taps in.
-pub fn scratch_bytes(packed: &Packed, geometry: &Geometry, workers: usize) -> usize {
-    Shape::of(packed, geometry).map_or(0, |shape| workers * shape.strip() * shape.steps * 4)
+pub fn scratch_bytes(packing: &Packing, geometry: &Geometry, workers: usize) -> usize {
+    Shape::of(packing, geometry).map_or(0, |shape| workers * shape.strip() * shape.steps * 4)
 }
 
 /// How the product is cut into tasks: whole tiles of positions, and panels of all groups.
@@ -94,7 +94,7 @@ impl Cut {
 /// # Safety
 /// All memory of the job must be registered, and `strips` have room for `scratch_bytes`.
 pub unsafe fn run(cpu: &CpuDevice, job: &Job, strips: SendPointer) {
-    let Some(shape) = Shape::of(job.packed, job.geometry) else { return };
+    let Some(shape) = Shape::of(&job.packed.packing, job.geometry) else { return };
     let cut = Cut::new(job, &shape, cpu.pool().threads());
     let (positions, panels) = (job.positions(), job.geometry.groups * shape.panels);
     let tasks = cut.position_tasks * cut.panel_tasks;
@@ -149,7 +149,7 @@ unsafe fn task_of(
                 None => {
                     if gathered != Some(group) {
                         gathered = Some(group);
-                        let (level, steps) = (job.packed.level(), shape.steps);
+                        let (level, steps) = (job.packed.packing.level(), shape.steps);
                         let gather = if shape.group == 4 { gather::<u8> } else { gather::<u16> };
                         gather(level, job, group, positions.clone(), strip, steps * shape.group);
                     }
@@ -221,7 +221,7 @@ unsafe fn multiply(
             ),
             ..job.target
         };
-        finish(packed.level(), packed, &tile.0, factors, target, &targets[..count]);
+        finish(packed.packing.level(), packed, &tile.0, factors, target, &targets[..count]);
     }
 }
 

@@ -20,7 +20,7 @@ pub fn run(cpu: &CpuDevice, job: &Job) {
     let work = columns.output * rows.kernel * columns.kernel * job.geometry.groups;
     cpu.pool().for_chunks(lines, GRAIN / work.max(1) + 1, |chunk| {
         for line in chunk {
-            compute(job.packed.level(), job, line);
+            compute(job.packed.packing.level(), job, line);
         }
     });
 }
@@ -87,7 +87,7 @@ unsafe fn position<const WHOLE: bool>(
     }
     let mut whole = [0i32; CHANNELS];
     for (at, whole) in whole[..count].iter_mut().enumerate() {
-        *whole = sums[at] as i32 + packed.corrections[channels.start + at];
+        *whole = (sums[at] as i32).wrapping_add(packed.corrections[channels.start + at]);
     }
     let stride = job.target.strides[1];
     let to = job.target([image, row, column]) + channels.start * stride;

@@ -1,13 +1,11 @@
-//! The weight of a convolution of bytes as the loops read it, and what becomes of sums.
+//! The weight of a quantised convolution as the loops read it.
 
-use polaris_core::DType;
+use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::SimdLevel;
 use polaris_runtime::{Buffer, DeviceExt};
 
-use super::super::super::bytes::ByteProblem;
 use super::super::packed::is_depthwise;
 use crate::matmul::cpu::{Kernels, pair_kernels, quad_kernels};
-use crate::quantize::{Limits, flip};
 use crate::{Array, Result};
 
 /// How the loops of a level read a weight.
@@ -21,106 +19,39 @@ enum Form {
     Depthwise,
 }
 
-/// A packed weight.
+/// How a packed weight lies in memory.
 ///
 /// Dense: for each group and each panel of its output channels all steps, which are groups of taps (row
 /// by row of the kernel, then columns, then input channels), and for each step the panel's channels, with
-/// zeros where there are none. Depthwise: for each tap all channels, as `f32`.
-pub struct Packed {
+/// zeros where there are none; after all of them the sum of each output channel's weights. Depthwise: for each tap
+/// all channels, as `f32`.
+#[derive(Clone, Copy)]
+pub struct Packing {
     form: Form,
     level: SimdLevel,
-    buffer: Buffer,
-    /// What each output channel's sums begin with: the bias, less what the input's zero point adds.
-    pub corrections: Vec<i32>,
-    /// What each output channel's sums are multiplied by.
-    pub factors: Vec<f32>,
-    pub limits: Limits,
-    /// The input's zero point, as an unsigned byte.
-    pub zero: u8,
-}
-
-impl std::fmt::Debug for Packed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Packed({} bytes)", self.buffer.bytes())
-    }
+    groups: usize,
+    outputs: usize,
+    inputs: usize,
+    taps: usize,
 }
 
 /// Taps of a depthwise kernel whose sums are exact in `f32`.
 const MOST_DEPTHWISE_TAPS: usize = (1 << 24) / (255 * 128);
 
-impl Packed {
-    pub fn new(
-        level: SimdLevel,
-        problem: &ByteProblem<'_>,
-        weight: &Array,
-    ) -> Result<Option<Self>> {
-        let shape = *weight.shape();
-        let (outputs, inputs) = (shape[0], shape[1]);
-        let taps: usize = shape[2..].iter().product();
-        let groups = problem.problem.groups;
-        if groups == 0 || !outputs.is_multiple_of(groups) {
-            return Ok(None);
-        }
-        let Some(rows) = centred(problem, weight)? else { return Ok(None) };
-        let zero = problem.input.1 + i32::from(flip(problem.input.0));
-        let (Ok(zero), Some(limits)) =
-            (u8::try_from(zero), Limits::new(problem.output, problem.relu))
-        else {
-            return Ok(None);
-        };
-        let depthwise = is_depthwise(groups, &shape);
-        if depthwise && taps > MOST_DEPTHWISE_TAPS {
-            return Ok(None);
-        }
-        // Depthwise loops leave out what lies beyond the border, and so take the zero point away first.
-        let taken = if depthwise { 0 } else { i64::from(zero) };
-        let mut corrections = Vec::with_capacity(outputs);
-        for (channel, row) in rows.chunks_exact(taps * inputs).enumerate() {
-            let bias = problem.bias.map_or(0, |bias| i64::from(bias[channel]));
-            let sum: i64 = row.iter().map(|&weight| i64::from(weight)).sum();
-            let largest: i64 = row.iter().map(|&weight| 255 * i64::from(weight).abs()).sum();
-            let start = bias - taken * sum;
-            if start.abs() + largest > i64::from(i32::MAX) {
-                return Ok(None);
-            }
-            corrections.push(start as i32);
-        }
+/// Whether a weight has such a form.
+pub fn has_panels(groups: usize, shape: &Shape) -> bool {
+    !is_depthwise(groups, shape) || shape[2..].iter().product::<usize>() <= MOST_DEPTHWISE_TAPS
+}
+
+impl Packing {
+    pub fn new(level: SimdLevel, groups: usize, shape: &Shape) -> Self {
         let form = match quad_kernels(level) {
-            _ if depthwise => Form::Depthwise,
+            _ if is_depthwise(groups, shape) => Form::Depthwise,
             Some(kernels) => Form::Quads(kernels),
             None => Form::Pairs(pair_kernels(level)),
         };
-        let bytes = match form {
-            Form::Depthwise => by_tap(&rows, outputs, taps),
-            Form::Quads(kernels) => {
-                let panels = Panels { groups, outputs: outputs / groups, inputs, taps, group: 4 };
-                panels.pack(kernels.columns(), &rows, |quad| {
-                    let byte = |at: usize| quad.get(at).map_or(0, |&weight| weight as u8);
-                    u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
-                })
-            }
-            Form::Pairs(kernels) => {
-                let panels = Panels { groups, outputs: outputs / groups, inputs, taps, group: 2 };
-                panels.pack(kernels.columns(), &rows, |pair| {
-                    let half = |at: usize| {
-                        pair.get(at).map_or(0, |&weight| u32::from(i16::from(weight) as u16))
-                    };
-                    half(0) | half(1) << 16
-                })
-            }
-        };
-        let buffer = weight.device().allocate(DType::U8, bytes.len())?;
-        buffer.write_bytes(&bytes)?;
-        let all = |list: &[f32]| match list {
-            [one] => vec![*one; outputs],
-            list => list.to_vec(),
-        };
-        let factors = all(problem.factors);
-        Ok(Some(Self { form, level, buffer, corrections, factors, limits, zero }))
-    }
-
-    pub fn buffer(&self) -> &Buffer {
-        &self.buffer
+        let taps = shape[2..].iter().product();
+        Self { form, level, groups, outputs: shape[0] / groups, inputs: shape[1], taps }
     }
 
     pub fn level(&self) -> SimdLevel {
@@ -139,60 +70,95 @@ impl Packed {
             Form::Depthwise => None,
         }
     }
-}
 
-/// The weights without their zero points, if they are signed bytes then.
-fn centred(problem: &ByteProblem<'_>, weight: &Array) -> Result<Option<Vec<i8>>> {
-    let values: Vec<i16> = match weight.dtype() {
-        DType::U8 => weight.to_vec::<u8>()?.into_iter().map(i16::from).collect(),
-        _ => weight.to_vec::<i8>()?.into_iter().map(i16::from).collect(),
-    };
-    let each = values.len() / weight.shape()[0];
-    let of_channel = |(channel, row): (usize, &[i16])| -> Option<Vec<i8>> {
-        let zeros = problem.weight_zeros;
-        let zero = if zeros.len() == 1 { zeros[0] } else { zeros[channel] };
-        row.iter().map(|&value| i8::try_from(i32::from(value) - zero).ok()).collect()
-    };
-    let rows: Option<Vec<Vec<i8>>> =
-        values.chunks_exact(each).enumerate().map(of_channel).collect();
-    Ok(rows.map(|rows| rows.concat()))
-}
-
-/// All channels of the first tap, then of the second, as `f32`.
-fn by_tap(rows: &[i8], channels: usize, taps: usize) -> Vec<u8> {
-    let of = |tap: usize| (0..channels).map(move |channel| rows[channel * taps + tap]);
-    (0..taps).flat_map(of).flat_map(|weight| f32::from(weight).to_ne_bytes()).collect()
-}
-
-/// Sizes of a dense weight; `group` taps go into an element.
-struct Panels {
-    groups: usize,
-    outputs: usize,
-    inputs: usize,
-    taps: usize,
-    group: usize,
-}
-
-impl Panels {
-    fn pack(&self, width: usize, rows: &[i8], element: impl Fn(&[i8]) -> u32) -> Vec<u8> {
-        let depth = self.inputs * self.taps;
-        let steps = depth.div_ceil(self.group);
-        let panels = self.outputs.div_ceil(width);
-        let mut packed = vec![0u32; self.groups * panels * steps * width];
-        let mut ordered = vec![0i8; depth];
-        for (channel, row) in rows.chunks_exact(depth).enumerate() {
-            // Channels of one tap, then of the next.
-            for (tap, channels) in ordered.chunks_exact_mut(self.inputs).enumerate() {
-                for (input, to) in channels.iter_mut().enumerate() {
-                    *to = row[input * self.taps + tap];
-                }
-            }
-            let (group, output) = (channel / self.outputs, channel % self.outputs);
-            let first = (group * panels + output / width) * steps * width + output % width;
-            for (step, taps) in ordered.chunks(self.group).enumerate() {
-                packed[first + step * width] = element(taps);
+    /// Bytes before the sums.
+    pub fn panel_bytes(&self) -> usize {
+        match self.kernels() {
+            None => self.groups * self.outputs * self.taps * size_of::<f32>(),
+            Some((kernels, group)) => {
+                let panels = self.groups * self.outputs.div_ceil(kernels.columns());
+                panels * self.steps(group) * kernels.columns() * size_of::<u32>()
             }
         }
-        packed.into_iter().flat_map(u32::to_ne_bytes).collect()
     }
+
+    fn bytes(&self) -> usize {
+        match self.form {
+            Form::Depthwise => self.panel_bytes(),
+            _ => self.panel_bytes() + self.groups * self.outputs * size_of::<i32>(),
+        }
+    }
+
+    fn steps(&self, group: usize) -> usize {
+        (self.inputs * self.taps).div_ceil(group)
+    }
+
+    /// The place of a weight: the element that holds it, and which of the taps in that it is.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let (channel, input, tap) =
+            (at / (self.inputs * self.taps), at / self.taps % self.inputs, at % self.taps);
+        let Some((kernels, group)) = self.kernels() else {
+            return (tap * self.groups * self.outputs + channel, 0);
+        };
+        let (width, steps) = (kernels.columns(), self.steps(group));
+        let panels = self.outputs.div_ceil(width);
+        // Channels of one tap, then of the next.
+        let depth = tap * self.inputs + input;
+        let (of_group, output) = (channel / self.outputs, channel % self.outputs);
+        let panel = of_group * panels + output / width;
+        ((panel * steps + depth / group) * width + output % width, depth % group)
+    }
+}
+
+/// Packs a weight of `i8`.
+///
+/// # Errors
+/// If the weight is in use, or there is no room.
+pub fn pack(level: SimdLevel, groups: usize, weight: &Array) -> Result<Buffer> {
+    let packing = Packing::new(level, groups, weight.shape());
+    let values = weight.to_vec::<i8>()?;
+    let mut bytes = vec![0; packing.bytes()];
+    for (at, &value) in values.iter().enumerate() {
+        let (place, part) = packing.place(at);
+        let element = &mut bytes[place * 4..place * 4 + 4];
+        match packing.form {
+            Form::Depthwise => element.copy_from_slice(&f32::from(value).to_ne_bytes()),
+            Form::Quads(_) => element[part] = value as u8,
+            Form::Pairs(_) => {
+                element[2 * part..2 * part + 2].copy_from_slice(&i16::from(value).to_le_bytes());
+            }
+        }
+    }
+    if !packing.is_depthwise() {
+        let sums = bytes[packing.panel_bytes()..].chunks_exact_mut(size_of::<i32>());
+        for (row, sum) in values.chunks_exact(packing.inputs * packing.taps).zip(sums) {
+            let of_row = row.iter().fold(0i32, |sum, &value| sum.wrapping_add(value.into()));
+            sum.copy_from_slice(&of_row.to_ne_bytes());
+        }
+    }
+    let buffer = weight.device().allocate(DType::U8, bytes.len())?;
+    buffer.write_bytes(&bytes)?;
+    Ok(buffer)
+}
+
+/// Bytes of a packed weight.
+pub fn packed_bytes(level: SimdLevel, groups: usize, shape: &Shape) -> usize {
+    Packing::new(level, groups, shape).bytes()
+}
+
+/// The elements of a packed weight in row-major order.
+pub fn unpack(level: SimdLevel, groups: usize, shape: &Shape, bytes: &[u8]) -> Vec<f64> {
+    let packing = Packing::new(level, groups, shape);
+    let element = |at: usize| {
+        let (place, part) = packing.place(at);
+        let element = [0, 1, 2, 3].map(|i| bytes[place * 4 + i]);
+        match packing.form {
+            Form::Depthwise => f64::from(f32::from_ne_bytes(element)),
+            Form::Quads(_) => f64::from(element[part] as i8),
+            Form::Pairs(_) => {
+                f64::from(i16::from_le_bytes([element[2 * part], element[2 * part + 1]]))
+            }
+        }
+    };
+    (0..shape.elements()).map(element).collect()
 }

@@ -6,7 +6,7 @@ mod padded;
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_runtime::cpu::CpuDevice;
-use polaris_runtime::{Buffer, DeviceRef, HostOperands};
+use polaris_runtime::{Buffer, HostOperands};
 
 use self::padded::Source;
 use super::super::geometry::Geometry;
@@ -42,13 +42,14 @@ pub(in super::super) fn pack(cpu: &CpuDevice, groups: usize, weight: &Array) -> 
     // Taps first, then input channels, then output channels.
     let axes: Vec<usize> = (2..rank).chain([1, 0]).collect();
     let turned = weight.permute(&axes)?;
-    let packed = room(cpu, weight.device(), groups, &shape)?;
+    let dims = dims(cpu, groups, &shape);
+    let packed = Array::empty(weight.device(), DType::F32, Shape::new(&dims)?)?;
     if is_depthwise(groups, &shape) {
         let layout = Layout::contiguous(*turned.shape());
         run_operation(&Copy, &[&turned], &Array::new(packed.buffer().clone(), layout)?)?;
         return Ok(packed);
     }
-    let [panels, steps, width] = [0, 1, 2].map(|axis| packed.shape()[axis]);
+    let [panels, steps, width] = dims;
     let (outputs, buffer) = (shape[0], packed.buffer());
     if !outputs.is_multiple_of(width) {
         buffer.write_bytes(&vec![0; buffer.bytes()])?;
@@ -67,22 +68,16 @@ pub(in super::super) fn pack(cpu: &CpuDevice, groups: usize, weight: &Array) -> 
     Ok(packed)
 }
 
-/// Room for a packed weight, with whatever is in it: panels, steps and channels of a panel.
-pub(in super::super) fn room(
-    cpu: &CpuDevice,
-    device: &DeviceRef,
-    groups: usize,
-    weight: &Shape,
-) -> Result<Array> {
+/// Panels, steps and channels of a panel of a packed weight.
+pub(in super::super) fn dims(cpu: &CpuDevice, groups: usize, weight: &Shape) -> [usize; 3] {
     let steps: usize = weight[1..].iter().product();
-    let dims = match is_depthwise(groups, weight) {
+    match is_depthwise(groups, weight) {
         true => [1, steps, weight[0]],
         false => {
             let width = f32_kernels(cpu.simd()).columns();
             [weight[0].div_ceil(width), steps, width]
         }
-    };
-    Array::empty(device, DType::F32, Shape::new(&dims)?)
+    }
 }
 
 /// What the loops of all threads share. Images of one axis have one row.
@@ -159,11 +154,11 @@ impl Grid {
 pub(in super::super) fn run(
     cpu: &CpuDevice,
     call: &Call,
-    panels: &Array,
+    panels: &Buffer,
     output: &Array,
 ) -> Result<()> {
     let geometry = call.geometry;
-    let mut buffers: Vec<&Buffer> = vec![call.x.buffer(), panels.buffer()];
+    let mut buffers: Vec<&Buffer> = vec![call.x.buffer(), panels];
     let bias = call.bias.map(|array| (array, buffers.len()));
     buffers.extend(bias.map(|(array, _)| array.buffer()));
     let residual = call.residual.map(|array| (array, buffers.len()));

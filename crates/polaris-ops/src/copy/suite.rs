@@ -1,0 +1,54 @@
+//! The cases of copies: from every type to every type.
+
+use polaris_core::DType;
+
+use super::Copy;
+use crate::families::Family;
+use crate::format::Block;
+use crate::suite::{Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
+
+/// What the list of operations says of it.
+pub const FAMILY: Family = Family::new(
+    "copy",
+    super::shipped_programs,
+    || variants().len(),
+    |variant| {
+        let (from, to) = variants()[variant];
+        from == From::Type(to) || matches!(from, From::Blocks(_))
+    },
+    case,
+);
+
+/// What is copied.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum From {
+    Type(DType),
+    Blocks(Block),
+}
+
+/// From every type to every type, and from blocks to some.
+fn variants() -> Vec<(From, DType)> {
+    let types = DType::ALL.into_iter().flat_map(|from| DType::ALL.map(|to| (From::Type(from), to)));
+    let blocks = Block::ALL
+        .into_iter()
+        .flat_map(|block| [DType::F32, DType::F16].map(|to| (From::Blocks(block), to)));
+    types.chain(blocks).collect()
+}
+
+fn case(variant: usize, parameters: &CaseParameters) -> Case {
+    let (from, to) = variants()[variant];
+    let numbers = &mut Numbers::new(parameters.seed);
+    let input = match from {
+        From::Type(from) => Operand::input(
+            &parameters.shape,
+            &parameters.inputs[0],
+            from,
+            Domain::Any,
+            parameters.special,
+            numbers,
+        ),
+        From::Blocks(block) => Operand::blocks(&parameters.shape, block, numbers),
+    };
+    let output = Operand::output(&parameters.shape, &parameters.output, to, numbers);
+    Case::new(Copy, vec![input], output, Tolerance::Exact, Vec::new())
+}
