@@ -36,16 +36,81 @@ impl FromStr for DeviceId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let unknown = || Error::UnknownDevice {
-            asked: text.to_owned(),
-            known: "`cpu` and, where OpenCL works, `opencl:0`, `opencl:1`, ...".to_owned(),
-        };
         match text.split_once(':') {
             None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "opencl" => Ok(Self::OpenCl(0)),
-            Some(("opencl", index)) => index.parse().map(Self::OpenCl).map_err(|_| unknown()),
-            _ => Err(unknown()),
+            Some(("opencl", index)) => {
+                index.parse().map(Self::OpenCl).map_err(|_| unknown_name(text))
+            }
+            _ => Err(unknown_name(text)),
         }
+    }
+}
+
+/// What a user calls a device: by number, by what it is, or by a part of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceName {
+    /// `cpu` or `opencl:1`.
+    Id(DeviceId),
+    /// `opencl`: any OpenCL device; GPUs are the first of them.
+    OpenCl,
+    /// `gpu`: a graphics card.
+    Gpu,
+    /// A part of its name, maker or platform, such as `nvidia` or `rx 580`, in lower case.
+    Part(String),
+}
+
+impl DeviceName {
+    /// Whether a device is one that it names.
+    pub fn fits(&self, device: &DeviceInfo) -> bool {
+        match self {
+            Self::Id(id) => device.id == *id,
+            Self::OpenCl => device.id != DeviceId::Cpu,
+            Self::Gpu => device.kind == DeviceKind::Gpu,
+            Self::Part(part) => {
+                let names = [&device.name, &device.vendor, &device.platform];
+                device.id != DeviceId::Cpu
+                    && names.iter().any(|name| name.to_lowercase().contains(part))
+            }
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::OpenCl => f.pad("opencl"),
+            Self::Gpu => f.pad("gpu"),
+            Self::Part(part) => f.pad(part),
+        }
+    }
+}
+
+impl From<DeviceId> for DeviceName {
+    fn from(id: DeviceId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "gpu" => Ok(Self::Gpu),
+            "opencl" => Ok(Self::OpenCl),
+            _ if text == "cpu" || text.starts_with("opencl:") => text.parse().map(Self::Id),
+            _ if text.trim().is_empty() => Err(unknown_name(text)),
+            part => Ok(Self::Part(part.to_lowercase())),
+        }
+    }
+}
+
+fn unknown_name(text: &str) -> Error {
+    Error::UnknownDevice {
+        asked: text.to_owned(),
+        known: "`cpu` and, where OpenCL works, `gpu`, a part of a name, `opencl:0`, `opencl:1`, ..."
+            .to_owned(),
     }
 }
 
@@ -215,7 +280,7 @@ mod tests {
         for id in [DeviceId::Cpu, DeviceId::OpenCl(0), DeviceId::OpenCl(12)] {
             assert_eq!(id.to_string().parse::<DeviceId>().unwrap(), id);
         }
-        assert_eq!("opencl".parse::<DeviceId>().unwrap(), DeviceId::OpenCl(0));
+        assert_eq!("opencl".parse::<DeviceName>().unwrap(), DeviceName::OpenCl);
         for bad in ["", "gpu", "opencl:", "opencl:x", "cpu:0", "opencl:-1"] {
             let message = bad.parse::<DeviceId>().unwrap_err().to_string();
             assert!(message.contains("cpu"), "{message}");

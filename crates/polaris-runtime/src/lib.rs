@@ -25,7 +25,9 @@ mod queue;
 mod runtime;
 mod text;
 
-pub use device::{Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKind, DeviceRef};
+pub use device::{
+    Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKind, DeviceName, DeviceRef,
+};
 pub use error::{Error, Result};
 pub use mapped::MappedFile;
 pub use memory::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cpu::{CpuDevice, ThreadPool};
-use crate::device::{Device, DeviceId, DeviceKind, DeviceRef};
+use crate::device::{Device, DeviceId, DeviceKind, DeviceName, DeviceRef};
 use crate::hardware::{Advice, GpuCandidate, Hardware, Mode, advise};
 use crate::machine::{CheckStatus, DeviceProfile, Paths, Profile};
 use crate::opencl::{OpenClReport, ProgramCache};
@@ -34,11 +34,11 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// A budget of one device's memory, written `opencl:0=512MiB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A budget of one device's memory, written `gpu=512MiB`.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// The device.
-    pub device: DeviceId,
+    pub device: DeviceName,
     /// The most bytes that live buffers may hold.
     pub bytes: u64,
 }
@@ -86,9 +86,9 @@ impl Runtime {
         };
         let cpu: DeviceRef = CpuDevice::new(&hardware.cpu, &hardware.ram, pool);
         let cache = Arc::new(ProgramCache::new(options.paths.programs()));
-        let (found, opencl) = crate::opencl::discover(&cpu, &cache, options);
         let profile =
             options.paths.profile().map_or_else(Profile::default, |path| Profile::load(&path));
+        let (found, opencl) = crate::opencl::discover(&cpu, &cache, options, &profile);
         let mut devices = vec![cpu];
         for device in found {
             let known = profile.device(&device.info().profile_key());
@@ -106,7 +106,7 @@ impl Runtime {
     }
 
     fn limit_memory(&self, limit: &MemoryLimit) -> Result<()> {
-        let device = self.device(limit.device)?;
+        let device = self.select(&limit.device)?;
         let has = device.capabilities().memory_bytes;
         let why = match limit.bytes {
             0 => "a device without any memory cannot compute".to_owned(),
@@ -126,7 +126,7 @@ impl Runtime {
         &self.hardware
     }
 
-    /// All usable devices, the CPU first.
+    /// All usable devices: the CPU, then GPUs, then drivers that run on the CPU.
     pub fn devices(&self) -> &[DeviceRef] {
         &self.devices
     }
@@ -141,7 +141,26 @@ impl Runtime {
     /// # Errors
     /// `UnknownDevice`, with the devices there are.
     pub fn device(&self, id: DeviceId) -> Result<&DeviceRef> {
-        self.devices.iter().find(|device| device.id() == id).ok_or_else(|| {
+        self.select(&DeviceName::Id(id))
+    }
+
+    /// The GPU, or if there is none the CPU: what to compute on where nobody has decided. A driver that runs on the
+    /// CPU is never the choice, nor is a device that failed its check.
+    pub fn best(&self) -> &DeviceRef {
+        let is_usable = |device: &&DeviceRef| {
+            let check = self.profile(device.as_ref()).and_then(|known| known.check.as_ref());
+            check.is_none_or(|check| check.status != CheckStatus::Unusable)
+        };
+        let mut gpus = self.devices.iter().filter(|device| device.info().kind == DeviceKind::Gpu);
+        gpus.find(is_usable).unwrap_or(self.cpu())
+    }
+
+    /// The device of a name: of several that it fits, the first.
+    ///
+    /// # Errors
+    /// `UnknownDevice`, with the devices there are.
+    pub fn select(&self, name: &DeviceName) -> Result<&DeviceRef> {
+        self.devices.iter().find(|device| name.fits(device.info())).ok_or_else(|| {
             let known: Vec<String> =
                 self.devices.iter().map(|d| format!("{} ({})", d.id(), d.info().name)).collect();
             let mut known = known.join(", ");
@@ -149,7 +168,7 @@ impl Runtime {
             {
                 known.push_str(&format!(" and no OpenCL device: {problem}"));
             }
-            Error::UnknownDevice { asked: id.to_string(), known }
+            Error::UnknownDevice { asked: name.to_string(), known }
         })
     }
 
@@ -185,7 +204,7 @@ impl Runtime {
         let key = device.info().profile_key();
         self.profile.change(&key, &change);
         if let Some(path) = self.paths.profile() {
-            self.profile = Profile::update(&path, &key, change)?;
+            self.profile = Profile::update(&path, &key, &self.opencl.numbers, change)?;
         }
         Ok(())
     }
@@ -236,8 +255,9 @@ mod tests {
     #[test]
     fn memory_limits_are_read() {
         let limit: MemoryLimit = "opencl:1=512MiB".parse().unwrap();
-        assert_eq!(limit, MemoryLimit { device: DeviceId::OpenCl(1), bytes: 512 << 20 });
-        for bad in ["", "512MiB", "opencl:0", "gpu=1GiB", "cpu=lots", "cpu=0", "cpu=-5"] {
+        let device = DeviceName::Id(DeviceId::OpenCl(1));
+        assert_eq!(limit, MemoryLimit { device, bytes: 512 << 20 });
+        for bad in ["", "512MiB", "opencl:0", "opencl:x=1GiB", "=1GiB", "cpu=lots", "cpu=0", "cpu=-5"] {
             let message = bad.parse::<MemoryLimit>().unwrap_err().to_string();
             assert!(message.contains("opencl:0=512MiB"), "{message}");
         }

@@ -22,6 +22,9 @@ const MAX_BYTES: u64 = 16 << 20;
 pub struct Profile {
     schema: String,
     devices: BTreeMap<String, DeviceProfile>,
+    /// The numbers of OpenCL devices by their identities; older files have none.
+    #[serde(default)]
+    numbers: BTreeMap<String, usize>,
 }
 
 /// What is known of one device under one driver.
@@ -110,7 +113,7 @@ pub struct LinkMeasurement {
 
 impl Default for Profile {
     fn default() -> Self {
-        Self { schema: SCHEMA.to_owned(), devices: BTreeMap::new() }
+        Self { schema: SCHEMA.to_owned(), devices: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 }
 
@@ -148,16 +151,32 @@ impl Profile {
         self.devices.get(key)
     }
 
+    /// The numbers that OpenCL devices have, by their identities.
+    pub fn numbers(&self) -> &BTreeMap<String, usize> {
+        &self.numbers
+    }
+
+    /// Whether devices were seen before their numbers were remembered: they were numbered as the loader lists them.
+    pub(crate) fn is_numbered_as_listed(&self) -> bool {
+        self.numbers.is_empty() && self.devices.keys().any(|key| !key.contains("| native |"))
+    }
+
     /// Changes what is known of a device, in memory only.
     pub fn change(&mut self, key: &str, change: impl FnOnce(&mut DeviceProfile)) {
         change(self.devices.entry(key.to_owned()).or_default());
     }
 
-    /// Changes what is known of a device, in the file. Other processes' changes are kept.
+    /// Changes what is known of a device, in the file, and remembers the numbers of devices. Other processes' changes
+    /// are kept.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn update(path: &Path, key: &str, change: impl FnOnce(&mut DeviceProfile)) -> Result<Self> {
+    pub fn update(
+        path: &Path,
+        key: &str,
+        numbers: &BTreeMap<String, usize>,
+        change: impl FnOnce(&mut DeviceProfile),
+    ) -> Result<Self> {
         let io = |action, path: &Path| {
             let path = path.to_owned();
             move |source| Error::Io { action, path, source }
@@ -168,6 +187,10 @@ impl Profile {
         let _lock = FileLock::wait(&lock_path).map_err(io("lock", &lock_path))?;
         let mut profile = Self::load_or_set_aside(path);
         profile.change(key, change);
+        // What another process has remembered first is kept.
+        for (identity, &number) in numbers {
+            profile.numbers.entry(identity.clone()).or_insert(number);
+        }
         let text = serde_json::to_string_pretty(&profile).expect("a profile should be valid JSON");
         write_atomic(path, text.as_bytes()).map_err(io("write", path))?;
         Ok(profile)
@@ -211,7 +234,7 @@ mod tests {
             for i in 0..8 {
                 let path = &path;
                 scope.spawn(move || {
-                    Profile::update(path, "card", |d| {
+                    Profile::update(path, "card", &BTreeMap::new(), |d| {
                         d.quarantine.push(quarantined(&i.to_string()))
                     })
                     .unwrap();
@@ -227,7 +250,7 @@ mod tests {
     fn special_and_huge_files_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("machine.json");
-        let change = || Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k")));
+        let change = || Profile::update(&path, "card", &BTreeMap::new(), |d| d.quarantine.push(quarantined("k")));
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert_eq!(Profile::load(&path), Profile::default());
         let error = change().unwrap_err().to_string();
@@ -253,7 +276,7 @@ mod tests {
         {
             fs::write(&path, damaged).unwrap();
             assert_eq!(Profile::load(&path), Profile::default());
-            Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k"))).unwrap();
+            Profile::update(&path, "card", &BTreeMap::new(), |d| d.quarantine.push(quarantined("k"))).unwrap();
             assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 1);
             let aside = fs::read_to_string(path.with_extension("json.unreadable")).unwrap();
             assert_eq!(aside, damaged);

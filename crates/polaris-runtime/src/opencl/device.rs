@@ -16,6 +16,7 @@ use crate::memory::Allocator;
 use crate::opencl::kernel_times::KernelTime;
 use crate::opencl::launch::{Kernel, Launch};
 use crate::opencl::memory::ClMemory;
+use crate::opencl::numbering::Listed;
 use crate::opencl::probe::{Confirmed, probe};
 use crate::opencl::program::{Program, ProgramCounts, ProgramSource, Programs};
 use crate::opencl::query::{device_bytes, device_number, device_sizes, device_text};
@@ -313,6 +314,13 @@ const FREE_MEMORY_AMD: u32 = 0x4039;
 const COMPUTE_CAPABILITY_NV: [u32; 2] = [0x4000, 0x4001];
 /// `CL_DEVICE_PCI_BUS_INFO_KHR`: domain, bus, device and function.
 const PCI_BUS_INFO: u32 = 0x410F;
+
+/// A device as it is numbered: cards of one name by their address.
+pub(super) fn list(raw: cl_device_id, platform: &str) -> Listed {
+    let info = describe(raw, DeviceId::OpenCl(0), platform);
+    let address = info.pci_address.as_deref().unwrap_or("-");
+    Listed { identity: format!("{} | {platform} | {address}", info.name), kind: info.kind }
+}
 
 fn describe(raw: cl_device_id, id: DeviceId, platform: &str) -> DeviceInfo {
     let text = |what| device_text(raw, what).unwrap_or_else(|| "unknown".to_owned());

@@ -1,6 +1,7 @@
 //! Finding OpenCL: the loader, the drivers it knows, their devices, and the reason for each that
 //! cannot be used.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Once};
 
@@ -10,6 +11,10 @@ use polaris_core::printable;
 use serde::Serialize;
 
 use crate::opencl::icd::{IcdFinding, inspect_icds};
+use crate::device::Device;
+use crate::machine::Profile;
+use crate::opencl::device::list;
+use crate::opencl::numbering::{Listed, names, number, rank};
 use crate::opencl::query::platform_text;
 use crate::opencl::shared_object::{self, SharedObject};
 use crate::opencl::{OpenClDevice, ProgramCache};
@@ -31,6 +36,9 @@ pub struct OpenClReport {
     pub icds: Vec<IcdFinding>,
     /// Devices that exist and cannot be used.
     pub unusable: Vec<UnusableDevice>,
+    /// Numbers by the identities of devices, to be remembered.
+    #[serde(skip)]
+    pub(crate) numbers: BTreeMap<String, usize>,
 }
 
 /// A device that its driver shows and that Polaris cannot use.
@@ -48,11 +56,12 @@ pub struct UnusableDevice {
 /// software rasteriser is left out on purpose.
 const RUSTICL_DRIVERS: &str = "radeonsi,r600,iris,crocus,nouveau,panfrost,asahi,freedreno,v3d";
 
-/// All usable OpenCL devices, and what was found on the way.
+/// All usable OpenCL devices, GPUs first, and what was found on the way.
 pub(crate) fn discover(
     host: &DeviceRef,
     cache: &Arc<ProgramCache>,
     options: &RuntimeOptions,
+    profile: &Profile,
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
     let mut report = OpenClReport { searched: options.opencl, ..OpenClReport::default() };
     if !options.opencl {
@@ -101,20 +110,26 @@ pub(crate) fn discover(
             .problems
             .push("the OpenCL loader found no driver; install the one of your GPU".into());
     }
-    let mut devices = Vec::new();
+    let mut listed = Vec::new();
     for platform in platforms {
         let name = platform_text(platform, CL_PLATFORM_NAME).unwrap_or_else(|| "unnamed".into());
         let version = platform_text(platform, CL_PLATFORM_VERSION).unwrap_or_default();
         report.platforms.push(format!("{name} ({version})"));
         // A platform without devices answers with an error; that is no problem of its own.
-        for raw in get_device_ids(platform, CL_DEVICE_TYPE_ALL).unwrap_or_default() {
-            let id = DeviceId::OpenCl(devices.len());
-            match OpenClDevice::new(raw, id, &name, host, cache, options) {
-                Ok(device) => devices.push(device),
-                Err(unusable) => report.unusable.push(unusable),
-            }
+        let found = get_device_ids(platform, CL_DEVICE_TYPE_ALL).unwrap_or_default();
+        listed.extend(found.into_iter().map(|raw| (raw, name.clone())));
+    }
+    let kinds: Vec<Listed> = listed.iter().map(|(raw, platform)| list(*raw, platform)).collect();
+    let numbers = number(&kinds, profile.numbers(), profile.is_numbered_as_listed());
+    let mut devices = Vec::new();
+    for ((raw, platform), number) in listed.into_iter().zip(numbers.iter().copied()) {
+        match OpenClDevice::new(raw, DeviceId::OpenCl(number), &platform, host, cache, options) {
+            Ok(device) => devices.push(device),
+            Err(unusable) => report.unusable.push(unusable),
         }
     }
+    report.numbers = names(&kinds).into_iter().zip(numbers).collect();
+    devices.sort_by_key(|device| (rank(device.info().kind), device.id()));
     for device in &report.unusable {
         report.problems.push(format!(
             "{} ({}) cannot be used: {}",

@@ -9,6 +9,7 @@ mod icd;
 mod kernel_times;
 mod launch;
 mod library;
+mod numbering;
 mod memory;
 mod probe;
 mod program;
