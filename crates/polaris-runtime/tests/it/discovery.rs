@@ -309,3 +309,34 @@ fn an_unknown_device_is_answered_with_those_there_are() {
     }
     assert_eq!(runtime.cpu().id(), DeviceId::Cpu);
 }
+
+/// Tells where files would lie.
+#[test]
+fn child_tells_its_folders() {
+    if !is_child() {
+        return;
+    }
+    let paths = RuntimeOptions::default().paths;
+    tell(&json!([paths.cache, paths.data]));
+}
+
+#[cfg(unix)]
+#[test]
+fn tests_leave_the_folders_of_the_user_alone() {
+    // Cargo reads `.cargo/config.toml`; a binary that is started by hand has what its user set.
+    let by_cargo = std::env::var_os("CARGO").is_some();
+    assert!(!by_cargo || std::env::var_os("POLARIS_TEST_DIR").is_some());
+    let found = |set: &[(&str, &str)]| {
+        let mut command = child("discovery::child_tells_its_folders");
+        for name in ["POLARIS_TEST_DIR", "POLARIS_CACHE_DIR", "POLARIS_DATA_DIR"] {
+            command.env_remove(name);
+        }
+        found_by(command.envs(set.iter().copied()))
+    };
+    let below = ("POLARIS_TEST_DIR", "/test");
+    assert_eq!(found(&[below]), json!(["/test/cache", "/test/data"]));
+    let cache = ("POLARIS_CACHE_DIR", "/cache");
+    assert_eq!(found(&[below, cache]), json!(["/cache", "/test/data"]));
+    let data = ("POLARIS_DATA_DIR", "/data");
+    assert_eq!(found(&[cache, data]), json!(["/cache", "/data"]));
+}

@@ -1,5 +1,5 @@
 //! What a check runs: every kernel that there is, the same each time, and who is to blame for a
-//! crash. Nothing is launched here.
+//! crash. And one check, so that each kernel of each device runs at least once.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -80,6 +80,25 @@ fn a_standard_check_runs_every_kernel_once() {
         // Hardly any kernel of a driver runs twice: each run costs a program.
         let most = kernels(&exist).len() + 30;
         assert!(device.as_cpu().is_some() || units.len() < most, "{} runs", units.len());
+    }
+}
+
+/// The other tests run arbitrary cases, which may miss a kernel.
+#[test]
+fn every_kernel_is_right_in_a_standard_check() {
+    for (device, listed) in listed_under_test() {
+        let units = chosen(listed, Level::Standard);
+        let (task, expected) = (Task::Run(units.clone()), units.len());
+        let job = Job { task, skip: Vec::new(), time_limit: None, keep_programs: true };
+        let (mut ran, mut wrong) = (0, Vec::new());
+        run_job(device, &job, &|| false, &mut |event| {
+            if let Event::Finding { kernel, outcome, .. } = event {
+                ran += 1;
+                wrong.extend(outcome.err().map(|reason| format!("{kernel}: {reason}")));
+            }
+        });
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", device.id());
+        assert_eq!(ran, expected, "{}", device.id());
     }
 }
 

@@ -10,16 +10,18 @@ use polaris_testkit::{CaseParameters, SUITES, devices_under_test, own_runtime};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::in_full;
+
 #[test]
 fn arbitrary_products_are_right_on_the_cpu() {
-    arbitrary_products(&devices_under_test()[..1], 600);
+    arbitrary_products(&devices_under_test()[..1], if in_full() { 600 } else { 150 });
 }
 
 /// Every program costs a build, so each case runs with the kernel that is chosen and with one
 /// other.
 #[test]
 fn arbitrary_products_are_right_everywhere() {
-    arbitrary_products(devices_under_test(), 40);
+    arbitrary_products(devices_under_test(), if in_full() { 40 } else { 4 });
 }
 
 fn arbitrary_products(devices: &[DeviceRef], cases: u32) {
