@@ -2,48 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-mod benchmarks;
-mod isa;
-mod programs;
+mod cargo;
 mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use polaris_gcn::Toolchain;
-
-const USAGE: &str = "\
-Tasks of the Polaris repository.
-
-Usage: cargo xtask <COMMAND>
-
-Commands:
-  test    run everything that has to hold before a change is done: formatting, clippy, tests,
-          documentation, the gfx803 report, a release build, trials of the binary and
-          `polaris quickstart`
-  isa     compile every OpenCL program for gfx803 and print what each kernel costs
-  benchmarks [--check]
-          make docs/benchmarks.md from bench/results, or see whether it is up to date
-  help    print this text
-
-cargo xtask isa [--json] [--clang PATH] [--keep DIR] [FILTER]
-  FILTER        only programs whose name contains this text
-  --json        print one JSON object instead of a table
-  --clang PATH  use this compiler (otherwise: clang-15 to clang-20, clang)
-  --keep DIR    leave each program's source and assembly in DIR
-  Columns: work group, registers, bytes of local memory (a + where a __local argument adds to it)
-  and of scratch, spilled registers, waves a SIMD holds, bytes of code.
-  It needs clang and AMD's device libraries (Debian: clang-15 rocm-device-libs).
-
-Environment:
-  POLARIS_REQUIRE   what `test` must not skip, for example opencl,rusticl,isa,onnx
-  PROPTEST_RNG_SEED what `test` draws random cases from: 580 unless given
-  POLARIS_ONNX_DATA the test data of the ONNX standard (otherwise: below target/onnx-data)
-  ROCM_DEVICE_LIBS  folder of the device libraries (with opencl.bc)
-
-Exit status: 0 all is well; 1 a step failed, or a program does not compile, spills or uses
-scratch; 2 wrong usage.
-";
+const USAGE: &str = include_str!("usage.txt");
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -56,34 +21,22 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match command.as_deref() {
-        Some("isa") => match isa::Options::parse(rest) {
-            Ok(options) => run_isa(&options),
-            Err(message) => usage_error(&message),
-        },
-        Some("benchmarks") => match benchmarks::Mode::parse(&rest) {
-            Ok(mode) => report(benchmarks::run(mode)),
-            Err(message) => usage_error(&message),
-        },
-        Some("test") => match rest.first() {
-            Some(argument) => usage_error(&format!("test takes no argument: {argument}")),
-            None => exit_code(suite::run()),
+        Some(task @ ("isa" | "benchmarks")) => run_task(task, &rest),
+        Some("test") => match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => exit_code(suite::run(false)),
+            ["--long"] => exit_code(suite::run(true)),
+            [argument, ..] => usage_error(&format!("test takes only --long, not {argument}")),
         },
         Some(other) => usage_error(&format!("unknown command {other}")),
         None => usage_error("a command is missing"),
     }
 }
 
-fn run_isa(options: &isa::Options) -> ExitCode {
-    let result = Toolchain::find(options.clang.as_deref(), isa::TARGET)
-        .map_err(anyhow::Error::from)
-        .and_then(|toolchain| isa::run(&toolchain, options));
-    report(result)
-}
-
-/// The exit code of a task that tells whether all is well, or why it could not be done.
-fn report(result: anyhow::Result<bool>) -> ExitCode {
-    match result {
-        Ok(clean) => exit_code(clean),
+/// Builds and starts `polaris-tasks`. It tells the user what is wrong; of its exit codes, 0 and 2 are ours too.
+fn run_task(task: &str, arguments: &[String]) -> ExitCode {
+    match cargo::task(&repository(), task, arguments) {
+        Ok(code @ (0 | 2)) => ExitCode::from(code),
+        Ok(_) => ExitCode::from(1),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(1)

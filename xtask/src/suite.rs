@@ -1,19 +1,31 @@
 //! `cargo xtask test`: everything that has to hold before a change is done, in one command.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::isa;
+use crate::cargo;
 
 /// Comma-separated names of what must not be skipped; tests of the crates read it too.
 const REQUIRE: &str = "POLARIS_REQUIRE";
 
 /// What the random cases of property tests are drawn from.
 const RANDOM_SEED: &str = "PROPTEST_RNG_SEED";
+
+/// Says that the longest tests shall run in full; the tests read it.
+const LONG: &str = "POLARIS_TEST_LONG";
+
+/// The exit code by which `polaris-tasks isa` says that there is no compiler.
+const NO_COMPILER: u8 = 3;
+
+/// What steps are given.
+struct Setting {
+    root: PathBuf,
+    /// Whether the longest tests run in full.
+    long: bool,
+}
 
 /// How a step ended, if it did not fail.
 enum Done {
@@ -22,32 +34,34 @@ enum Done {
 }
 
 /// A step: its name and what it does.
-type Step = (&'static str, fn(&Path) -> Result<Done>);
+type Step = (&'static str, fn(&Setting) -> Result<Done>);
 
 /// Cheap steps come first, so that a slip in formatting does not cost a build.
-const STEPS: [Step; 8] = [
-    ("format", |root| cargo(root, &["fmt", "--all", "--check"])),
-    ("clippy", |root| {
-        cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+const STEPS: [Step; 10] = [
+    ("format", |setting| cargo(setting, &["fmt", "--all", "--check"])),
+    ("clippy", |setting| {
+        cargo(setting, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
+    ("build", build),
     ("tests", tests),
+    ("examples in documentation", |setting| run_tests(setting, &["--doc"])),
     ("documentation", documentation),
     ("gfx803 report", gfx803_report),
-    ("release build", |root| cargo(root, &["build", "--release", "-p", "polaris-cli"])),
+    ("release build", |setting| cargo(setting, &["build", "--release", "-p", "polaris-cli"])),
     ("trials", trials),
     ("quickstart", quickstart),
 ];
 
 /// Runs all steps and stops at the first that fails; false when one did.
-pub fn run() -> bool {
-    let root = crate::repository();
+pub fn run(long: bool) -> bool {
+    let setting = Setting { root: crate::repository(), long };
     let mut summary = Vec::new();
     let mut passed = true;
     let mut skipped = 0;
     for (name, step) in STEPS {
         println!("==> {name}");
         let start = Instant::now();
-        let result = step(&root);
+        let result = step(&setting);
         let time = seconds(start.elapsed());
         match result {
             Ok(Done::Passed) => summary.push(format!("{time}  {name}")),
@@ -76,94 +90,102 @@ pub fn run() -> bool {
     passed
 }
 
+/// The tests, and the programs that later steps start: asked for together, they share every crate.
+fn build(setting: &Setting) -> Result<Done> {
+    let programs = ["polaris", "polaris-tasks", "polaris-trials"];
+    let programs = programs.iter().flat_map(|name| ["--bin", name]);
+    let arguments = ["build", "--workspace", "--tests"].into_iter().chain(programs);
+    cargo(setting, &arguments.collect::<Vec<_>>())
+}
+
+/// Clippy has looked at examples; those with tests of their own are tests.
+fn tests(setting: &Setting) -> Result<Done> {
+    run_tests(setting, &["--tests"])
+}
+
 /// The same random cases each time: a change is refused for what it does, not for what was drawn. `cargo test`
 /// by itself draws new ones.
-fn tests(root: &Path) -> Result<Done> {
-    let mut command = cargo_command(root);
-    command.args(["test", "--workspace"]);
+fn run_tests(setting: &Setting, which: &[&str]) -> Result<Done> {
+    let mut command = cargo::command(&setting.root);
+    command.args(["test", "--workspace"]).args(which);
     if std::env::var_os(RANDOM_SEED).is_none() {
         command.env(RANDOM_SEED, "580");
     }
-    execute(command)
+    if setting.long {
+        command.env(LONG, "1");
+    }
+    share_kernels_of_pocl(&mut command, &setting.root);
+    cargo::execute(command).map(|()| Done::Passed)
 }
 
-fn documentation(root: &Path) -> Result<Done> {
-    let mut command = cargo_command(root);
+fn documentation(setting: &Setting) -> Result<Done> {
+    let mut command = cargo::command(&setting.root);
     command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
-    execute(command)
+    cargo::execute(command).map(|()| Done::Passed)
 }
 
-fn gfx803_report(_: &Path) -> Result<Done> {
-    let toolchain = match polaris_gcn::Toolchain::find(None, isa::TARGET) {
-        Ok(toolchain) => toolchain,
-        Err(error) if is_required("isa", std::env::var(REQUIRE).ok().as_deref()) => {
-            return Err(error).context(format!("{REQUIRE} contains isa"));
+fn gfx803_report(setting: &Setting) -> Result<Done> {
+    match cargo::task(&setting.root, "isa", &["--verbose".to_owned()])? {
+        0 => Ok(Done::Passed),
+        NO_COMPILER if is_required("isa", std::env::var(REQUIRE).ok().as_deref()) => {
+            bail!("there is no compiler for gfx803, and {REQUIRE} contains isa");
         }
-        Err(error) => return Ok(Done::Skipped(error.to_string())),
-    };
-    println!("{toolchain}");
-    match isa::run(&toolchain, &isa::Options::default())? {
-        true => Ok(Done::Passed),
-        false => bail!("a program does not compile, spills or uses scratch (see the table)"),
+        NO_COMPILER => Ok(Done::Skipped("there is no compiler for gfx803".to_owned())),
+        _ => bail!("a program does not compile, spills or uses scratch (see the table)"),
     }
 }
 
-/// The same trials each time, for the reason of [`tests`]; a machine that is busy has a minute for each process.
-fn trials(root: &Path) -> Result<Done> {
+/// The same trials each time, for the reason of [`run_tests`]; a machine that is busy has a minute for each
+/// process.
+fn trials(setting: &Setting) -> Result<Done> {
     if !cfg!(unix) {
         return Ok(Done::Skipped("they need Unix".to_owned()));
     }
-    let mut command = cargo_command(root);
-    command.args(["run", "-p", "polaris-trials", "--", "--runs", "400", "--seed", "580"]);
+    let root = &setting.root;
+    let mut command = Command::new(cargo::binary(root, "debug", "polaris-trials"));
+    command.current_dir(root).args(["--runs", "400", "--seed", "580"]);
     command.args(["--hang", "60", "--keep"]).arg(root.join("target/trials"));
-    command.arg("--binary").arg(release_binary(root));
-    execute(command)
+    command.arg("--binary").arg(cargo::binary(root, "release", "polaris"));
+    cargo::execute(command).map(|()| Done::Passed)
 }
 
-/// What the release build made.
-fn release_binary(root: &Path) -> PathBuf {
-    let name = format!("polaris{}", std::env::consts::EXE_SUFFIX);
-    target_folder(root, |name| std::env::var_os(name)).join("release").join(name)
-}
-
-fn quickstart(root: &Path) -> Result<Done> {
-    let mut command = Command::new(release_binary(root));
+/// As on a machine that has not seen Polaris before, but for programs that the tests have built.
+fn quickstart(setting: &Setting) -> Result<Done> {
+    let root = &setting.root;
+    let folder = test_folder(root);
+    let data = folder.join("quickstart");
+    if data.exists() {
+        std::fs::remove_dir_all(&data)
+            .with_context(|| format!("cannot remove {}", data.display()))?;
+    }
+    let mut command = Command::new(cargo::binary(root, "release", "polaris"));
     command.arg("quickstart").current_dir(root);
-    execute(command)
+    command.env("POLARIS_DATA_DIR", data).env("POLARIS_CACHE_DIR", folder.join("cache"));
+    share_kernels_of_pocl(&mut command, root);
+    cargo::execute(command).map(|()| Done::Passed)
+}
+
+/// PoCL compiles a kernel when it is launched first, and keeps it in the user's folder unless told otherwise.
+fn share_kernels_of_pocl(command: &mut Command, root: &Path) {
+    const FOLDER: &str = "POCL_CACHE_DIR";
+    if std::env::var_os(FOLDER).is_none() {
+        command.env(FOLDER, test_folder(root).join("pocl"));
+    }
+}
+
+/// What tests write beside temporary files; `.cargo/config.toml` names it too.
+fn test_folder(root: &Path) -> PathBuf {
+    root.join("target/test")
 }
 
 /// Runs cargo with inherited output.
-fn cargo(root: &Path, arguments: &[&str]) -> Result<Done> {
-    let mut command = cargo_command(root);
-    command.args(arguments);
-    execute(command)
-}
-
-/// The cargo that started us, so that a `+toolchain` holds for the children too.
-fn cargo_command(root: &Path) -> Command {
-    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-    command.current_dir(root);
-    command
-}
-
-fn execute(mut command: Command) -> Result<Done> {
-    let program = command.get_program().to_owned();
-    let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
-    if !status.success() {
-        bail!("{} ended with {status}", Path::new(&program).display());
-    }
-    Ok(Done::Passed)
+fn cargo(setting: &Setting, arguments: &[&str]) -> Result<Done> {
+    cargo::run(&setting.root, arguments).map(|()| Done::Passed)
 }
 
 /// Whether `list`, the value of [`REQUIRE`], contains `name`.
 fn is_required(name: &str, list: Option<&str>) -> bool {
     list.unwrap_or_default().split(',').any(|entry| entry.trim() == name)
-}
-
-/// Where cargo puts its output; a relative folder counts from `root`, where cargo runs.
-fn target_folder(root: &Path, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let folder = variable("CARGO_TARGET_DIR").or_else(|| variable("CARGO_BUILD_TARGET_DIR"));
-    root.join(folder.unwrap_or_else(|| "target".into()))
 }
 
 fn seconds(time: Duration) -> String {
@@ -181,17 +203,6 @@ mod tests {
         assert!(!is_required("isa", Some("isaac,opencl")));
         assert!(!is_required("isa", Some("")));
         assert!(!is_required("isa", None));
-    }
-
-    #[test]
-    fn the_target_folder_follows_cargo() {
-        let folder = |set: &'static str, value: &'static str| {
-            target_folder(Path::new("/repo"), move |name| (name == set).then(|| value.into()))
-        };
-        assert_eq!(folder("NONE", ""), Path::new("/repo/target"));
-        assert_eq!(folder("CARGO_TARGET_DIR", "/out"), Path::new("/out"));
-        assert_eq!(folder("CARGO_TARGET_DIR", "out"), Path::new("/repo/out"));
-        assert_eq!(folder("CARGO_BUILD_TARGET_DIR", "/out"), Path::new("/out"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
+use polaris::runtime::machine::Paths;
 use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::{Global, ModeName};
@@ -36,6 +37,7 @@ impl Session {
             opencl: needs_opencl(&global, all),
             threads: global.threads.map(usize::from),
             memory_limits: global.memory_limit.clone(),
+            paths: Paths::from_environment(),
             ..RuntimeOptions::default()
         };
         Ok(Self { runtime: Runtime::discover(&options)?, global })

@@ -231,7 +231,7 @@ mod tests {
     fn found() -> Option<Toolchain> {
         let toolchain = Toolchain::find(None, "gfx803").ok();
         if toolchain.is_none() {
-            // `tests/kernels.rs` is what fails where clang is required.
+            // `tests/it/kernels.rs` is what fails where clang is required.
             eprintln!("SKIPPED: no clang for gfx803 on this machine");
         }
         toolchain

@@ -29,7 +29,7 @@ pub struct RuntimeOptions {
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        let paths = Paths::from_environment();
+        let paths = Paths::of_library();
         Self { threads: None, opencl: true, memory_limits: Vec::new(), paths, kernel_times: false }
     }
 }

@@ -13,8 +13,4 @@ pub use check::{Event, Job, Task, check_device, run_job};
 pub use devices::{devices_under_test, is_required, own_runtime};
 pub use empty::EmptySweep;
 pub use plan::{Level, Listed, Unit};
-pub use polaris_ops::FAMILIES as SUITES;
-pub use polaris_ops::suite::{
-    Arrangement, Case, CaseParameters, Finding, Operand, Tolerance, agrees, kernel_of,
-};
 pub use tally::{CheckReport, Coverage, KernelResult, Tally};

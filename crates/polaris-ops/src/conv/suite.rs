@@ -187,7 +187,13 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     }
     let following = match part {
         _ if part.is_fused() => {
-            let activation = Activation::ALL[draw_below(numbers, Activation::ALL.len())];
+            // What others make of infinity is not defined everywhere.
+            let all = if special {
+                &[Activation::Identity, Activation::Relu][..]
+            } else {
+                &Activation::ALL
+            };
+            let activation = all[draw_below(numbers, all.len())];
             let residual = draw_below(numbers, 2) == 1;
             Some(FusedConvolution { problem, bias: inputs.len() == 3, residual, activation })
         }

@@ -99,8 +99,10 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     };
     let (place_a, place_b) = factors(parameters, batch.len());
     let place_c = &parameters.inputs[2];
+    // A weight is one matrix for all of a batch, which is the first factor's then.
+    let whole = Arrangement { broadcast: 0, missing_axes: 0, ..place_a.clone() };
+    let place_a = if second == Second::Array { place_a } else { whole };
     let first = draw(&matrix(m, k), &place_a, a);
-    // A weight is one matrix for all of a batch.
     let alone = Arrangement { broadcast: 0, missing_axes: 0, ..place_b.clone() };
     let second = match second {
         Second::Array => draw(&matrix(k, n), &place_b, b),

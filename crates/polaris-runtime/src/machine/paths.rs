@@ -16,8 +16,6 @@ pub struct Paths {
 impl Paths {
     /// `POLARIS_CACHE_DIR` and `POLARIS_DATA_DIR` if set, otherwise the system's usual places.
     pub fn from_environment() -> Self {
-        let folder =
-            |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = |below: &str| folder("HOME").map(|home| home.join(below));
         let usual = |xdg: &str, unix: &str, mac: &str, windows: &str| {
             if cfg!(windows) {
@@ -34,6 +32,21 @@ impl Paths {
             data: folder("POLARIS_DATA_DIR").or_else(|| {
                 usual("XDG_DATA_HOME", ".local/share", "Library/Application Support", "data")
             }),
+        }
+    }
+
+    /// The folders of a program that names none: below `POLARIS_TEST_DIR` if that is set, otherwise those of
+    /// [`Paths::from_environment`].
+    ///
+    /// This repository's `.cargo/config.toml` sets the variable, so that tests, examples and those of the
+    /// documentation neither read nor change what belongs to the user. The `polaris` command ignores it: what
+    /// `cargo run` starts works for the user.
+    pub fn of_library() -> Self {
+        let Some(base) = folder("POLARIS_TEST_DIR") else { return Self::from_environment() };
+        let below = |name: &str| Some(base.join(name));
+        Self {
+            cache: folder("POLARIS_CACHE_DIR").or_else(|| below("cache")),
+            data: folder("POLARIS_DATA_DIR").or_else(|| below("data")),
         }
     }
 
@@ -62,6 +75,12 @@ impl Paths {
         self.data.as_ref().map(|data| data.join("machine.json"))
     }
 }
+
+/// The folder that a variable of the environment names.
+fn folder(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// The files of a folder; none if there is no such folder.
 pub fn files_in(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
     let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();

@@ -1,0 +1,12 @@
+//! Sessions against the interpreter: one binary, since each links everything.
+
+mod conformance;
+mod empty;
+mod fusion;
+mod passes;
+mod quantized;
+mod runs;
+mod session;
+
+#[path = "../models/mod.rs"]
+mod models;

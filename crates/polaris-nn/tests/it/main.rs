@@ -1,0 +1,5 @@
+//! Layers, training and export.
+
+mod export;
+mod layers;
+mod training;

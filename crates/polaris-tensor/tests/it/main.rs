@@ -1,0 +1,5 @@
+//! Tensors and their gradients.
+
+mod advice;
+mod gradients;
+mod tape;
