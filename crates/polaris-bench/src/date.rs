@@ -5,10 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Now, as in `2026-01-31T12:34:56Z`.
 pub fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    text(seconds)
+    iso_8601(seconds)
 }
 
-fn text(unix_time: u64) -> String {
+/// Seconds since 1970 as in `2026-01-31T12:34:56Z`.
+pub fn iso_8601(unix_time: u64) -> String {
     let (days, second) = (unix_time / 86_400, unix_time % 86_400);
     // Counted in years that begin in March, so that leap days come last; from 0000-03-01, in
     // cycles of 400 years.
@@ -26,7 +27,7 @@ fn text(unix_time: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::iso_8601 as text;
 
     #[test]
     fn dates_are_those_of_the_calendar() {

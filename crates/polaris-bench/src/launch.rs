@@ -1,68 +1,65 @@
-//! `polaris bench launch`: what one small operation costs, beside a bare OpenCL enqueue.
+//! What one small operation costs, beside a bare OpenCL enqueue.
 
 use std::time::Instant;
 
-use polaris::ops::elementwise::{self, Elementwise};
-use polaris::ops::{Array, Binary, run as run_operation};
-use polaris::runtime::Error as RuntimeError;
-use polaris::runtime::measure::SmallLaunch;
-use polaris::{DeviceId, DeviceRef};
+use polaris_core::CancellationToken;
+use polaris_ops::elementwise::{self, Elementwise};
+use polaris_ops::{Array, Binary, run as run_operation};
+use polaris_runtime::measure::SmallLaunch;
+use polaris_runtime::{DeviceId, DeviceRef, Runtime};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::output::{self, Table};
-use crate::session::Session;
-use crate::{exit, interrupt};
+use crate::Result;
+use crate::error::go_on;
 
-#[derive(Serialize)]
-struct Results {
-    elements: usize,
-    results: Vec<Row>,
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// Elements of each operand.
+    pub elements: usize,
+    /// A row for each way on each device.
+    pub results: Vec<Row>,
 }
 
 /// Microseconds of one call, host and device together, in a row of many.
-#[derive(Serialize)]
-struct Row {
-    device: DeviceId,
-    name: &'static str,
-    us: f64,
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The device.
+    pub device: DeviceId,
+    /// The way to do it.
+    pub name: &'static str,
+    /// Microseconds, the median.
+    pub us: f64,
     /// A bare enqueue of a kernel like it, where there is one.
-    baseline_us: Option<f64>,
-    added_us: Option<f64>,
+    pub baseline_us: Option<f64>,
+    /// What it adds to that.
+    pub added_us: Option<f64>,
 }
 
-const ELEMENTS: usize = 16;
+/// Elements of each operand.
+pub const ELEMENTS: usize = 16;
 /// Calls of one batch, at whose end the device is waited for.
-const CALLS: usize = 500;
+pub const CALLS: usize = 500;
 /// Batches; the ways take turns, and the median counts.
-const BATCHES: usize = 31;
+pub const BATCHES: usize = 31;
 
-pub fn run(global: Global) -> anyhow::Result<u8> {
-    let json = global.json;
-    let mut session = Session::new(global)?;
-    session.check_new_devices()?;
+/// Measures small operations on these devices, or on all of them.
+///
+/// # Errors
+/// If a device is not there or fails, or if it is cancelled.
+pub fn run(
+    runtime: &Runtime,
+    devices: &[DeviceId],
+    cancellation: &CancellationToken,
+) -> Result<Results> {
     let mut results = Vec::new();
-    for device in session.devices()? {
-        results.extend(measure(&device)?);
+    for device in runtime.chosen(devices)? {
+        results.extend(measure(&device, cancellation)?);
     }
-    if json {
-        output::print_json("polaris.bench.launch/1", &Results { elements: ELEMENTS, results })?;
-        return Ok(exit::OK);
-    }
-    output::print_line(&format!(
-        "add of {ELEMENTS} f32, microseconds a call, medians of {BATCHES} x {CALLS} calls in turn"
-    ))?;
-    let mut table = Table::new(&["device", "call", ">us", ">bare enqueue", ">added"]);
-    let show = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.2}"));
-    for row in results {
-        let cells = [format!("{:.2}", row.us), show(row.baseline_us), show(row.added_us)];
-        table.row([row.device.to_string(), row.name.to_owned()].into_iter().chain(cells).collect());
-    }
-    table.print()?;
-    Ok(exit::OK)
+    Ok(Results { elements: ELEMENTS, results })
 }
 
-fn measure(device: &DeviceRef) -> anyhow::Result<Vec<Row>> {
+fn measure(device: &DeviceRef, cancellation: &CancellationToken) -> Result<Vec<Row>> {
     let values = [1.0f32; ELEMENTS];
     let array = || Array::from_slice(device, &[ELEMENTS], &values);
     let (a, b, out) = (array()?, array()?, array()?);
@@ -84,9 +81,7 @@ fn measure(device: &DeviceRef) -> anyhow::Result<Vec<Row>> {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     // The first batch warms up.
     for batch in 0..=BATCHES {
-        if interrupt::requested() {
-            return Err(RuntimeError::Interrupted.into());
-        }
+        go_on(cancellation)?;
         for (way, times) in ways.iter_mut().zip(&mut times) {
             let start = Instant::now();
             for _ in 0..CALLS {
@@ -120,4 +115,4 @@ fn measure(device: &DeviceRef) -> anyhow::Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-type Way<'a> = Box<dyn FnMut() -> anyhow::Result<()> + 'a>;
+type Way<'a> = Box<dyn FnMut() -> Result<()> + 'a>;

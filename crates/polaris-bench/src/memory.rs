@@ -1,80 +1,88 @@
-//! `polaris bench memory`: copy, add and sum beside the plain loop or the device's own copy.
+//! Copy, add and sum beside the plain loop or the device's own copy.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use polaris::ops::elementwise::Elementwise;
-use polaris::ops::reduce::Reduce;
-use polaris::ops::{Array, Binary, Distribution, Reduction, copy, random, run as run_operation};
-use polaris::runtime::measure::{PlainLoops, median};
-use polaris::runtime::{Bytes, Error as RuntimeError};
-use polaris::{DType, DeviceId, DeviceRef, Shape};
+use polaris_core::{CancellationToken, DType, MAX_RANK, Shape};
+use polaris_ops::elementwise::Elementwise;
+use polaris_ops::reduce::Reduce;
+use polaris_ops::{Array, Binary, Distribution, Reduction, copy, random, run as run_operation};
+use polaris_runtime::measure::{PlainLoops, median};
+use polaris_runtime::{DeviceId, DeviceRef, Runtime};
 use serde::Serialize;
 
-use crate::arguments::{Global, Memory};
-use crate::output::{self, Table};
-use crate::session::Session;
-use crate::{exit, interrupt};
+use crate::Result;
+use crate::error::go_on;
 
-#[derive(Serialize)]
-struct Results {
-    bytes: u64,
-    results: Vec<Row>,
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// The size of each array.
+    pub bytes: u64,
+    /// A row for each operation on each device.
+    pub results: Vec<Row>,
 }
 
-#[derive(Serialize)]
-struct Row {
-    device: DeviceId,
-    name: &'static str,
-    gbs: f64,
+/// An operation on a device.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The device.
+    pub device: DeviceId,
+    /// The operation.
+    pub name: &'static str,
+    /// Read plus written.
+    pub gbs: f64,
     /// What it is compared with.
-    baseline: &'static str,
-    baseline_gbs: f64,
-    ratio: f64,
+    pub baseline: &'static str,
+    /// What that reaches.
+    pub baseline_gbs: f64,
+    /// Ours by that.
+    pub ratio: f64,
     /// The system's own copy, on the CPU.
-    memcpy_gbs: Option<f64>,
+    pub memcpy_gbs: Option<f64>,
 }
 
 /// Rounds in which ours and the baseline take turns.
-const ROUNDS: usize = 15;
+pub const ROUNDS: usize = 15;
 
 /// One round on a GPU: long against the time of a launch and of waiting for it.
 const GPU_BATCH: usize = 100;
 
-pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
-    let json = global.json;
-    let mut session = Session::new(global)?;
-    session.check_new_devices()?;
-    let mut results = Vec::new();
-    for device in session.devices()? {
-        results.extend(measure_device(&device, options.size as usize)?);
-    }
-    if json {
-        output::print_json("polaris.bench.memory/1", &Results { bytes: options.size, results })?;
-        return Ok(exit::OK);
-    }
-    output::print_line(&format!(
-        "arrays of {}, f32, medians of {ROUNDS} rounds in turn",
-        Bytes(options.size)
-    ))?;
-    let mut table =
-        Table::new(&["device", "operation", ">GB/s", "beside", ">GB/s", ">ratio", ">memcpy"]);
-    for row in results {
-        table.row(vec![
-            row.device.to_string(),
-            row.name.into(),
-            format!("{:.1}", row.gbs),
-            row.baseline.into(),
-            format!("{:.1}", row.baseline_gbs),
-            format!("{:.2}", row.ratio),
-            row.memcpy_gbs.map_or("-".into(), |gbs| format!("{gbs:.1}")),
-        ]);
-    }
-    table.print()?;
-    Ok(exit::OK)
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct MemoryOptions {
+    /// The devices; all of them if none is named.
+    pub devices: Vec<DeviceId>,
+    /// The size of each array.
+    pub bytes: u64,
+    /// Ends it.
+    pub cancellation: CancellationToken,
 }
 
-fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> {
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        let cancellation = CancellationToken::new();
+        Self { devices: Vec::new(), bytes: 64 << 20, cancellation }
+    }
+}
+
+/// Measures copy, add and sum.
+///
+/// # Errors
+/// If a device is not there or fails, or if it is cancelled.
+pub fn run(runtime: &Runtime, options: &MemoryOptions) -> Result<Results> {
+    let mut results = Vec::new();
+    for device in runtime.chosen(&options.devices)? {
+        results.extend(measure_device(&device, options.bytes as usize, &options.cancellation)?);
+    }
+    Ok(Results { bytes: options.bytes, results })
+}
+
+fn measure_device(
+    device: &DeviceRef,
+    bytes: usize,
+    cancellation: &CancellationToken,
+) -> Result<Vec<Row>> {
     let shape = Shape::new(&[bytes / 4])?;
     // Random values: on constant ones some devices are faster than they will ever be in earnest.
     let fresh = |seed| {
@@ -90,7 +98,7 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
     let out = Array::empty(device, DType::F32, shape)?;
     let sum = Array::empty(device, DType::F32, Shape::SCALAR)?;
     let add = Elementwise { function: Binary::Add.into() };
-    let mut axes = [false; polaris::MAX_RANK];
+    let mut axes = [false; MAX_RANK];
     axes[0] = true;
     let reduce = Reduce { reduction: Reduction::Sum, axes };
     // Each with how often it passes over an array.
@@ -109,7 +117,7 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
             Some(_) => ("plain copy loop", 2.0),
             None => ("device's own copy", 2.0),
         };
-        let mut theirs = || -> anyhow::Result<()> {
+        let mut theirs = || -> Result<()> {
             match &plain {
                 Some((pool, loops)) if reads_only => {
                     std::hint::black_box(loops.borrow().read(pool));
@@ -125,7 +133,8 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
             }
             Ok(())
         };
-        let [ours, theirs, memcpy] = take_turns(device, [ours, &mut theirs, &mut memcpy])?;
+        let [ours, theirs, memcpy] =
+            take_turns(device, [ours, &mut theirs, &mut memcpy], cancellation)?;
         let rate = |passes: f64, seconds: f64| passes * bytes as f64 / seconds / 1e9;
         let (gbs, baseline_gbs) = (rate(*passes, ours), rate(baseline_passes, theirs));
         rows.push(Row {
@@ -141,16 +150,17 @@ fn measure_device(device: &DeviceRef, bytes: usize) -> anyhow::Result<Vec<Row>> 
     Ok(rows)
 }
 
-type Work<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
-type BoxedWork<'a> = Box<dyn FnMut() -> anyhow::Result<()> + 'a>;
+type Work<'a> = &'a mut dyn FnMut() -> Result<()>;
+type BoxedWork<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
 /// The median seconds of some pieces of work, measured in turn so that all see the same machine.
 fn take_turns<const N: usize>(
     device: &DeviceRef,
     mut work: [Work<'_>; N],
-) -> anyhow::Result<[f64; N]> {
+    cancellation: &CancellationToken,
+) -> Result<[f64; N]> {
     let batch = if device.capabilities().unified_memory { 1 } else { GPU_BATCH };
-    let time = |work: &mut Work<'_>| -> anyhow::Result<Duration> {
+    let time = |work: &mut Work<'_>| -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..batch {
             work()?;
@@ -161,9 +171,7 @@ fn take_turns<const N: usize>(
     let mut times = [const { Vec::new() }; N];
     // The first round warms up.
     for round in 0..=ROUNDS {
-        if interrupt::requested() {
-            return Err(RuntimeError::Interrupted.into());
-        }
+        go_on(cancellation)?;
         for (work, times) in work.iter_mut().zip(&mut times) {
             let taken = time(work)?;
             if round > 0 {

@@ -1,21 +1,20 @@
-//! `polaris bench select`: how long it takes to choose a kernel for a product, in a process that
+//! How long it takes to choose a kernel for a product, in a process that
 //! never did so before and in one that did, and what the predictor behind the choices weighs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use polaris::ops::matmul::{TILE_FEATURES, tile_source};
-use polaris::ops::{Array, MatMul, Operation};
-use polaris::runtime::opencl::OpenClDevice;
-use polaris::{DType, DeviceId, DeviceRef, Shape};
+use polaris_core::{CancellationToken, DType, Shape};
+use polaris_ops::matmul::{TILE_FEATURES, tile_source};
+use polaris_ops::{Array, MatMul, Operation};
+use polaris_runtime::opencl::OpenClDevice;
+use polaris_runtime::{DeviceId, DeviceRef, Runtime};
 use polaris_tune::choices::Choices;
 use polaris_tune::predictor::Saved;
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::output::{self, Table};
-use crate::session::Session;
-use crate::{exit, interrupt};
+use crate::error::go_on;
+use crate::{Error, Result};
 
 /// Sizes of the products that are chosen for: tuned ones, ones between, odd ones.
 const SIZES: [[usize; 3]; 6] = [
@@ -31,82 +30,69 @@ const CALLS: usize = 200;
 /// Batches of each product; the median counts.
 const BATCHES: usize = 31;
 
-#[derive(Serialize)]
-struct Row {
-    device: DeviceId,
+/// Choices on a device.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The device.
+    pub device: DeviceId,
     /// The first choice of the process: it reads the decisions.
-    first_us: f64,
-    /// A later one: the median, and the slowest product's.
-    later_us: f64,
-    slowest_us: f64,
-    /// Decisions of this machine for the device: measured, and predicted.
-    measured: usize,
-    predicted: usize,
-    predictor: Option<PredictorRow>,
+    pub first_us: f64,
+    /// A later one, the median over the products.
+    pub later_us: f64,
+    /// A later one, of the slowest product.
+    pub slowest_us: f64,
+    /// Decisions of this machine for the device that were measured.
+    pub measured: usize,
+    /// Those that were predicted.
+    pub predicted: usize,
+    /// The predictor behind them.
+    pub predictor: Option<PredictorRow>,
 }
 
-#[derive(Serialize)]
-struct PredictorRow {
+/// The predictor of a device.
+#[derive(Debug, Serialize)]
+pub struct PredictorRow {
     /// Measurements it was trained on.
-    samples: usize,
-    bytes: usize,
-    predict_us: f64,
+    pub samples: usize,
+    /// Its size.
+    pub bytes: usize,
+    /// Microseconds of a prediction.
+    pub predict_us: f64,
 }
 
-#[derive(Serialize)]
-struct Results {
-    results: Vec<Row>,
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// A row for each device.
+    pub results: Vec<Row>,
 }
 
-pub fn run(global: Global) -> anyhow::Result<u8> {
-    let json = global.json;
-    let session = Session::new(global)?;
+/// Measures choices on these devices, or on all of them.
+///
+/// # Errors
+/// If there is no OpenCL device among them or if it is cancelled.
+pub fn run(
+    runtime: &Runtime,
+    devices: &[DeviceId],
+    cancellation: &CancellationToken,
+) -> Result<Results> {
     let mut results = Vec::new();
-    for device in session.devices()? {
+    for device in runtime.chosen(devices)? {
         if let Some(opencl) = device.as_opencl() {
-            results.push(measure(&session, &device, opencl)?);
+            results.push(measure(runtime, &device, opencl, cancellation)?);
         }
     }
-    anyhow::ensure!(
-        !results.is_empty(),
-        "kernels are chosen on OpenCL devices, and there is none; `polaris devices` says why"
-    );
-    if json {
-        output::print_json("polaris.bench.select/1", &Results { results })?;
-        return Ok(exit::OK);
-    }
-    output::print_line("choosing the kernel of a product, microseconds")?;
-    let mut table = Table::new(&[
-        "device",
-        ">first",
-        ">later",
-        ">slowest",
-        ">measured",
-        ">predicted",
-        ">predictor bytes",
-        ">us a prediction",
-    ]);
-    for row in results {
-        let predictor = row.predictor.as_ref();
-        let show = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        table.row(vec![
-            row.device.to_string(),
-            format!("{:.1}", row.first_us),
-            format!("{:.2}", row.later_us),
-            format!("{:.2}", row.slowest_us),
-            row.measured.to_string(),
-            row.predicted.to_string(),
-            show(predictor.map(|p| p.bytes.to_string())),
-            show(predictor.map(|p| format!("{:.2}", p.predict_us))),
-        ]);
-    }
-    table.print()?;
-    Ok(exit::OK)
+    if results.is_empty() { Err(Error::NoOpenCl) } else { Ok(Results { results }) }
 }
 
-fn measure(session: &Session, device: &DeviceRef, opencl: &OpenClDevice) -> anyhow::Result<Row> {
+fn measure(
+    runtime: &Runtime,
+    device: &DeviceRef,
+    opencl: &OpenClDevice,
+    cancellation: &CancellationToken,
+) -> Result<Row> {
     let op = MatMul::default();
-    let matrix = |rows: usize, columns: usize| -> anyhow::Result<Array> {
+    let matrix = |rows: usize, columns: usize| -> Result<Array> {
         Ok(Array::empty(device, DType::F32, Shape::new(&[rows, columns])?)?)
     };
     let mut products = Vec::new();
@@ -130,12 +116,10 @@ fn measure(session: &Session, device: &DeviceRef, opencl: &OpenClDevice) -> anyh
             .collect();
         times.sort_by(f64::total_cmp);
         medians.push(times[BATCHES / 2]);
-        if interrupt::requested() {
-            return Err(polaris::runtime::Error::Interrupted.into());
-        }
+        go_on(cancellation)?;
     }
     medians.sort_by(f64::total_cmp);
-    let folder = session.runtime.paths().tuning();
+    let folder = runtime.paths().tuning();
     let chip = &device.info().chip.key;
     let choices = folder.as_ref().map(|folder| Choices::load(&Choices::file(folder, chip)));
     let choices = choices.unwrap_or_default().choices;

@@ -2,17 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use polaris::runtime::Error as RuntimeError;
+use polaris_core::CancellationToken;
+use polaris_runtime::Error as RuntimeError;
 
-use crate::interrupt;
+use crate::{Error, Result};
 
-/// One way to compute something.
-pub trait Contender {
+/// One way to compute something, which fails with errors of its owner's kind.
+pub trait Contender<E = Error> {
     /// Starts it once.
-    fn run(&mut self) -> anyhow::Result<()>;
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn run(&mut self) -> Result<(), E>;
 
     /// Waits for all that was started.
-    fn finish(&mut self) -> anyhow::Result<()>;
+    ///
+    /// # Errors
+    /// If what was started failed.
+    fn finish(&mut self) -> Result<(), E>;
 
     /// How long threads may stay busy after the work is done.
     fn settles_in(&self) -> Duration;
@@ -52,15 +59,22 @@ const LONGEST_BATCH: usize = 1000;
 const SHORT: Duration = Duration::from_millis(1);
 
 /// Runs a contender once and tells how long that took, the wait included.
-pub fn time_one(contender: &mut dyn Contender) -> anyhow::Result<Duration> {
+///
+/// # Errors
+/// If it fails.
+pub fn time_one<E>(contender: &mut dyn Contender<E>) -> Result<Duration, E> {
     time(contender, 1)
 }
 
 /// Times all contenders. Each has been run at least once.
-pub fn take_turns(
-    contenders: &mut [&mut dyn Contender],
+///
+/// # Errors
+/// If one fails, or if it is cancelled.
+pub fn take_turns<E: From<RuntimeError>>(
+    contenders: &mut [&mut dyn Contender<E>],
     limits: &Limits,
-) -> anyhow::Result<Vec<Timing>> {
+    cancellation: &CancellationToken,
+) -> Result<Vec<Timing>, E> {
     let mut batches = Vec::with_capacity(contenders.len());
     for contender in contenders.iter_mut() {
         batches.push(batch_size(*contender, limits.sample)?);
@@ -70,7 +84,7 @@ pub fn take_turns(
     let mut round = 0;
     while round < limits.rounds || begin.elapsed() < limits.budget {
         for turn in 0..contenders.len() {
-            if interrupt::requested() {
+            if cancellation.is_cancelled() {
                 return Err(RuntimeError::Interrupted.into());
             }
             // Each round begins with another one: nobody always comes after the same.
@@ -89,10 +103,10 @@ pub fn take_turns(
 }
 
 /// How many calls make a sample that is long enough, and about how long one of them takes.
-fn batch_size(
-    contender: &mut dyn Contender,
+fn batch_size<E>(
+    contender: &mut dyn Contender<E>,
     sample: Duration,
-) -> anyhow::Result<(usize, Duration)> {
+) -> Result<(usize, Duration), E> {
     let mut batch = 1;
     loop {
         let taken = time(contender, batch)?;
@@ -105,7 +119,7 @@ fn batch_size(
     }
 }
 
-fn time(contender: &mut dyn Contender, calls: usize) -> anyhow::Result<Duration> {
+fn time<E>(contender: &mut dyn Contender<E>, calls: usize) -> Result<Duration, E> {
     let start = Instant::now();
     for _ in 0..calls {
         contender.run()?;
@@ -138,13 +152,13 @@ mod tests {
     }
 
     impl Contender for Sleeper {
-        fn run(&mut self) -> anyhow::Result<()> {
+        fn run(&mut self) -> Result<()> {
             self.calls += 1;
             std::thread::sleep(self.nap);
             Ok(())
         }
 
-        fn finish(&mut self) -> anyhow::Result<()> {
+        fn finish(&mut self) -> Result<()> {
             Ok(())
         }
 
@@ -163,7 +177,8 @@ mod tests {
             rounds: 5,
             rest: Duration::ZERO,
         };
-        let timings = take_turns(&mut [&mut short, &mut long], &limits).unwrap();
+        let token = CancellationToken::new();
+        let timings = take_turns::<Error>(&mut [&mut short, &mut long], &limits, &token).unwrap();
         assert_eq!(timings.iter().map(|timing| timing.samples).collect::<Vec<_>>(), [5, 5]);
         assert!(timings[1].fastest >= 0.002);
         // One to see how long it takes, then one of each round.
@@ -175,9 +190,9 @@ mod tests {
         // Limits that no machine, however busy, comes near: how long a nap really takes is nobody's to say.
         let mut contender = Sleeper { calls: 0, nap: Duration::ZERO };
         let hour = Duration::from_secs(3600);
-        assert_eq!(batch_size(&mut contender, hour).unwrap().0, LONGEST_BATCH);
+        assert_eq!(batch_size::<Error>(&mut contender, hour).unwrap().0, LONGEST_BATCH);
         assert_eq!(contender.calls, 1 + 10 + 100 + LONGEST_BATCH);
-        assert_eq!(batch_size(&mut contender, Duration::ZERO).unwrap().0, 1);
+        assert_eq!(batch_size::<Error>(&mut contender, Duration::ZERO).unwrap().0, 1);
     }
 
     #[test]

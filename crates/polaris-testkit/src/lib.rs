@@ -27,6 +27,7 @@ mod scan;
 mod softmax;
 mod sort;
 mod suites;
+pub mod supervise;
 mod tally;
 mod tolerance;
 mod values;

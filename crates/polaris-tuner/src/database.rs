@@ -1,142 +1,68 @@
-//! The database on the command line: what is in it, and moving it between machines.
+//! The database: what is in it, and what follows from it.
 
 use std::path::Path;
 
-use polaris::DType;
-use polaris::ops::matmul::{self, Explanation};
+use polaris_core::DType;
+use polaris_ops::matmul::{self, Explanation};
+use polaris_runtime::{DeviceId, Runtime};
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::{Database, Outcome, Record};
 use serde::Serialize;
 
-use super::subject::{Work, subject};
-use super::{device_key, tuning_folder};
-use crate::arguments::{Global, Tune};
-use crate::exit;
-use crate::output::{self, Table, print_line, say};
-use crate::session::Session;
+use crate::subject::{Work, subject};
+use crate::tune::{device_key, tuning_folder};
+use crate::{Error, Result};
 
+/// A problem that was measured with a driver.
 #[derive(Debug, Serialize)]
-struct Listed {
-    chip: String,
-    driver: String,
-    operation: String,
-    dtype: String,
-    layout: String,
-    shape: Vec<u64>,
-    measurements: usize,
-    failed: usize,
+pub struct Listed {
+    /// The key of the chip.
+    pub chip: String,
+    /// The driver.
+    pub driver: String,
+    /// The operation.
+    pub operation: String,
+    /// The type.
+    pub dtype: String,
+    /// How operands lie in memory.
+    pub layout: String,
+    /// The problem's sizes.
+    pub shape: Vec<u64>,
+    /// How many there are.
+    pub measurements: usize,
+    /// How many of them failed.
+    pub failed: usize,
     /// Where operations are counted.
-    best_gflops: Option<f64>,
+    pub best_gflops: Option<f64>,
     /// Where bytes are.
-    best_gbs: Option<f64>,
+    pub best_gbs: Option<f64>,
 }
 
-/// Measurements that were read from a file or written to one.
+/// All problems that were measured.
 #[derive(Debug, Serialize)]
-struct Moved<'a, C> {
-    file: &'a Path,
-    #[serde(flatten)]
-    counts: C,
+pub struct Listing {
+    /// Where the database lies.
+    pub folder: String,
+    /// Problem after problem.
+    pub problems: Vec<Listed>,
+    /// Damaged lines.
+    pub unreadable: usize,
+    /// Lines of another version.
+    pub other_schema: usize,
 }
 
-#[derive(Debug, Serialize)]
-struct Exported {
-    measurements: usize,
-}
-
-pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
-    let json = global.json;
-    // Files are read and written without a device; `--explain` asks one.
-    let session = match options.explain {
-        Some(_) => Session::new(global)?,
-        None => Session::on_cpu(global)?,
-    };
-    let Some(folder) = tuning_folder(&session) else {
-        anyhow::bail!("there is no home folder; name a folder in POLARIS_DATA_DIR");
-    };
-    let database = Database::open(&folder);
-    if let Some(file) = &options.import {
-        let imported = database.import(file)?;
-        if json {
-            output::print_json("polaris.tune.import/1", &Moved { file, counts: imported })?;
-        } else {
-            say!(
-                "note: {} measurements were added, {} were there, {} lines were damaged, {} are of another version",
-                imported.added,
-                imported.already_there,
-                imported.unreadable,
-                imported.other_schema
-            );
-        }
-        return Ok(exit::OK);
-    }
-    if let Some(file) = &options.export {
-        let count = database.export(file)?;
-        if json {
-            let counts = Exported { measurements: count };
-            output::print_json("polaris.tune.export/1", &Moved { file, counts })?;
-        } else {
-            say!("note: {count} measurements are in {}", file.display());
-        }
-        return Ok(exit::OK);
-    }
-    let loaded = database.load_all()?;
-    if let Some(dims) = options.explain {
-        return explain(&session, &folder, &loaded.records, [dims.m, dims.n, dims.k], json);
-    }
-    let mut listed: Vec<Listed> = Vec::new();
+/// What is in the database of a folder.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn list(folder: &Path) -> Result<Listing> {
+    let loaded = Database::open(folder).load_all()?;
+    let mut problems: Vec<Listed> = Vec::new();
     for record in &loaded.records {
-        add(&mut listed, record);
+        add(&mut problems, record);
     }
-    if json {
-        #[derive(Serialize)]
-        struct List {
-            folder: String,
-            problems: Vec<Listed>,
-            unreadable: usize,
-            other_schema: usize,
-        }
-        let (unreadable, other_schema) = (loaded.unreadable, loaded.other_schema);
-        let folder = folder.display().to_string();
-        output::print_json(
-            "polaris.tune.list/1",
-            &List { folder, problems: listed, unreadable, other_schema },
-        )?;
-        return Ok(exit::OK);
-    }
-    if listed.is_empty() {
-        print_line("nothing was tuned yet; `polaris tune gemm --budget 60s` begins")?;
-        return Ok(exit::OK);
-    }
-    let mut table = Table::new(&[
-        "chip",
-        "operation",
-        "type",
-        "layout",
-        "shape",
-        ">measurements",
-        ">failed",
-        ">best",
-    ]);
-    for one in listed {
-        let shape: Vec<String> = one.shape.iter().map(u64::to_string).collect();
-        table.row(vec![
-            one.chip,
-            one.operation,
-            one.dtype,
-            one.layout,
-            shape.join("x"),
-            one.measurements.to_string(),
-            one.failed.to_string(),
-            match (one.best_gflops, one.best_gbs) {
-                (Some(best), _) => format!("{best:.1} GFLOPS"),
-                (_, Some(best)) => format!("{best:.1} GB/s"),
-                _ => "-".to_owned(),
-            },
-        ]);
-    }
-    table.print()?;
-    Ok(exit::OK)
+    let (unreadable, other_schema) = (loaded.unreadable, loaded.other_schema);
+    Ok(Listing { folder: folder.display().to_string(), problems, unreadable, other_schema })
 }
 
 fn add(listed: &mut Vec<Listed>, record: &Record) {
@@ -178,33 +104,43 @@ fn add(listed: &mut Vec<Listed>, record: &Record) {
     }
 }
 
-/// What is known of a product, and what will be taken for it.
-fn explain(
-    session: &Session,
-    folder: &Path,
-    records: &[Record],
+/// What will be taken for a product on a device, and why.
+#[derive(Debug, Serialize)]
+pub struct Explained {
+    /// The device.
+    pub device: String,
+    /// The key of its chip.
+    pub chip: String,
+    /// Measurements of this very shape.
+    pub measurements: usize,
+    /// The tile that will be taken.
+    pub kernel: Option<String>,
+    /// The decision behind it.
+    pub choice: Option<Choice>,
+    /// Why it is taken, in words.
+    pub reason: String,
+}
+
+/// What is known of an `f32` product of m, n, k on these devices, or on all, and what will be taken for it.
+///
+/// # Errors
+/// If a device is not there, or if the database cannot be read.
+pub fn explain(
+    runtime: &Runtime,
+    devices: &[DeviceId],
     shape: [usize; 3],
-    json: bool,
-) -> anyhow::Result<u8> {
-    #[derive(Serialize)]
-    struct Explained {
-        device: String,
-        chip: String,
-        measurements: usize,
-        /// The tile that will be taken.
-        kernel: Option<String>,
-        choice: Option<Choice>,
-        reason: String,
-    }
+) -> Result<Vec<Explained>> {
+    let folder = tuning_folder(runtime).ok_or(Error::NoFolder)?;
+    let records = Database::open(&folder).load_all()?.records;
     let mut explained = Vec::new();
-    for device in session.devices()? {
+    for device in runtime.chosen(devices)? {
         let Some(opencl) = device.as_opencl() else { continue };
         let chip = &device.info().chip.key;
         let wanted = shape.map(|size| size as u64);
         let of_chip =
             records.iter().filter(|r| r.device.chip == *chip && r.problem.shape == wanted);
         let found = matmul::explain(opencl, DType::F32, "nn", shape);
-        let choices = Choices::load(&Choices::file(folder, chip)).choices;
+        let choices = Choices::load(&Choices::file(&folder, chip)).choices;
         let choice = found.as_ref().and_then(|found| {
             let sizes = found.sizes.map(|size| size as u64);
             choices.into_iter().find(|choice| choice.problem.shape == sizes)
@@ -222,27 +158,7 @@ fn explain(
             choice,
         });
     }
-    if json {
-        #[derive(Serialize)]
-        struct All {
-            explained: Vec<Explained>,
-        }
-        output::print_json("polaris.tune.explain/1", &All { explained })?;
-        return Ok(exit::OK);
-    }
-    for one in explained {
-        let kernel = one.kernel.as_deref().unwrap_or("no tile");
-        print_line(&format!(
-            "{} ({}): {kernel}: {}; {} measurements of this shape",
-            one.device, one.chip, one.reason, one.measurements
-        ))?;
-        if let Some(config) = one.choice.and_then(|choice| choice.config) {
-            for (name, value) in config {
-                print_line(&format!("    {name} = {value}"))?;
-            }
-        }
-    }
-    Ok(exit::OK)
+    Ok(explained)
 }
 
 /// Why it is taken, in words.

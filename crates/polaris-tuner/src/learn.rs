@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use polaris::DType;
-use polaris::Device;
-use polaris::ops::matmul::{
+use polaris_core::DType;
+use polaris_ops::matmul::{
     TILE_FEATURES, Tile, config_of, default_tile, tile_features, tile_of, tile_source,
 };
-use polaris::runtime::opencl::OpenClDevice;
+use polaris_runtime::Device;
+use polaris_runtime::opencl::OpenClDevice;
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::predictor::{GroupBy, Model, Saved, predict_held_out};
 use polaris_tune::{DeviceKey, Points, Predictor, ProblemKey, Record, Sample};
+
+use crate::Result;
 
 /// Seconds of an operation, which predictions are relative to.
 const BASE_RATE: f64 = 1e-11;
@@ -180,7 +182,7 @@ pub fn retrain(
     device: &OpenClDevice,
     key: &DeviceKey,
     records: &[Record],
-) -> anyhow::Result<Option<Trained>> {
+) -> Result<Option<Trained>> {
     let records = products(records, key);
     let samples = samples(device, &records);
     let path = Saved::file(folder, &key.chip);

@@ -1,34 +1,19 @@
 //! What searches found, as one page that needs nothing beside it: for each problem its figures,
 //! the course of the search, which parameters matter, and how well times are predicted.
 
-mod heat_map;
 mod importance;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write;
-
+use polaris_report::{LinePlot, Page, Series, Style, short};
 use polaris_tune::{Failure, History, Points};
 
-use super::protocol::Config;
-use super::results::config_text;
-use super::subject::Work;
-use crate::commands::bench_gemm::plot::{Plot, SHEET, Scale, Series, Style, escape, short};
-use heat_map::HeatMap;
+use crate::protocol::Config;
+use crate::results::config_text;
+use crate::subject::Work;
 
 /// Fewer measured configurations say too little about the parameters.
 const FEWEST: usize = 20;
-
-/// The axis of evaluations is at least this long: a shorter one would have ticks at fractions.
-const FEWEST_TICKS: usize = 5;
-
-/// Beside what all pages with plots have.
-const STYLE: &str = "\
-figure { margin: 1.5rem 0; }
-figcaption { font-size: 13px; max-width: 45rem; }
-svg .on-dark { fill: #fff; }
-svg .on-light { fill: #000; }
-";
 
 /// What the page shows of one problem.
 pub struct Section<'a> {
@@ -79,32 +64,23 @@ struct Measured {
 }
 
 /// The page.
-pub fn page(heading: &str, sections: &[Section]) -> String {
-    let heading = escape(heading);
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Polaris: {heading}</title>\n<style>\n{SHEET}{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{heading}</h1>\n"
-    );
+pub fn page(heading: &str, sections: &[Section]) -> Page {
+    let mut page = Page::new(heading);
     for section in sections {
         let measured = section.measured();
-        let _ = writeln!(html, "<section>\n<h2>{}</h2>", escape(&section.title));
-        html.push_str(&figures(section, measured.len()));
-        html.push_str(&search_curve(section, &measured));
-        html.push_str(&parameters(section, &measured));
-        html.push_str(&predictions(section));
-        html.push_str("</section>\n");
+        page = figures(page.section(&section.title), section, measured.len());
+        page = search_curve(page, section, &measured);
+        page = parameters(page, section, &measured);
+        page = predictions(page, section);
     }
     if sections.is_empty() {
-        html.push_str("<p>Nothing was tuned.</p>\n");
+        page = page.text("Nothing was tuned.");
     }
-    html.push_str("</body>\n</html>\n");
-    html
+    page
 }
 
 /// The outcome in words.
-fn figures(section: &Section, measured: usize) -> String {
+fn figures(page: Page, section: &Section, measured: usize) -> Page {
     let (default, best) =
         (section.rate(section.default_seconds), section.rate(section.best_seconds));
     let unit = section.work.unit();
@@ -123,13 +99,11 @@ fn figures(section: &Section, measured: usize) -> String {
         failed(section.failures, tried - measured)
     );
     let config = match section.config {
-        Some(config) => {
-            format!("Configuration: <code>{}</code>", escape(&config_text(config)))
-        }
+        Some(config) => format!("Configuration: {}", config_text(config)),
         None if default.is_some() => "Configuration: the default, as nothing is faster.".to_owned(),
         None => "Configuration: not decided.".to_owned(),
     };
-    format!("<p>{speed} {evaluations}<br>{config}</p>\n")
+    page.text(&format!("{speed} {evaluations}")).text(&config)
 }
 
 fn failed(failures: &[(Failure, usize)], all: usize) -> String {
@@ -161,9 +135,9 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-fn search_curve(section: &Section, measured: &[Measured]) -> String {
+fn search_curve(page: Page, section: &Section, measured: &[Measured]) -> Page {
     if measured.is_empty() {
-        return paragraph("The search is not shown: no configuration could be measured.");
+        return page.text("The search is not shown: no configuration could be measured.");
     }
     let last = section.history.trials.len();
     let trials = measured.iter().map(|trial| (trial.number as f64, trial.rate));
@@ -172,27 +146,28 @@ fn search_curve(section: &Section, measured: &[Measured]) -> String {
         Series {
             name: "the best so far".into(),
             points: best_so_far(measured, last),
-            style: Style::Stroke,
+            style: Style::Line,
         },
     ];
     if let Some(default) = section.rate(section.default_seconds) {
-        let end = last.max(FEWEST_TICKS) as f64;
+        let end = last as f64;
         series.push(Series {
             name: format!("the default, {} {}", short(default), section.work.unit()),
             points: vec![(1.0, default), (end, default)],
             style: Style::Limit,
         });
     }
-    let plot = Plot {
+    let plot = LinePlot {
         title: "The search".into(),
-        x_label: "evaluation",
-        y_label: section.work.unit(),
-        scale: Scale::Linear,
+        x_label: "evaluation".into(),
+        y_label: section.work.unit().into(),
         series,
+        from_zero: true,
+        ..LinePlot::default()
     };
     let caption = "The speed of each configuration in the order of the trials, without those that \
                    failed; the default was measured at the end, in turns with the best.";
-    figure(&plot.svg(), caption)
+    page.lines(&plot).text(caption)
 }
 
 /// The best rises in steps: between two trials nothing is found.
@@ -211,55 +186,52 @@ fn best_so_far(measured: &[Measured], last: usize) -> Vec<(f64, f64)> {
 }
 
 /// Which parameters matter, and a map of the two that matter most.
-fn parameters(section: &Section, measured: &[Measured]) -> String {
+fn parameters(page: Page, section: &Section, measured: &[Measured]) -> Page {
     let absent = "The importance of the parameters is not shown, nor a map of two of them";
     if measured.len() < FEWEST {
         let few = counted(measured.len(), "configuration was", "configurations were");
-        return paragraph(&format!(
-            "{absent}: {few} measured, and fewer than {FEWEST} say too little."
-        ));
+        return page
+            .text(&format!("{absent}: {few} measured, and fewer than {FEWEST} say too little."));
     }
     let (points, unit) = (section.points, section.work.unit());
     let ranked = importance::ranked(points, measured);
     if ranked.iter().all(|(_, share)| *share == 0.0) {
-        return paragraph(&format!("{absent}: none changed the measured times."));
+        return page.text(&format!("{absent}: none changed the measured times."));
     }
     let caption = "How much of the differences between the measured times each parameter explains \
                    to a forest of regression trees; parameters with a single value are left out.";
-    let mut html = figure(&importance::bars(points, &ranked), caption);
+    let page = page.bars(&importance::bars(points, &ranked)).text(caption);
     match ranked[..] {
         [(first, _), (second, _), ..] => {
             let caption = "The best of all configurations that were measured with these values of \
                            the two most important parameters: brighter is faster, and an empty \
                            cell was not measured.";
-            let map = HeatMap::new(points, measured, [first, second], unit);
-            html.push_str(&figure(&map.svg(), caption));
+            let map = importance::map(points, measured, [first, second], unit);
+            page.heat_map(&map).text(caption)
         }
-        _ => html.push_str(&paragraph(
-            "A map of two parameters is not shown: only one has more than one value.",
-        )),
+        _ => page.text("A map of two parameters is not shown: only one has more than one value."),
     }
-    html
 }
 
-fn predictions(section: &Section) -> String {
+fn predictions(page: Page, section: &Section) -> Page {
     let pairs = section.predicted.iter().filter_map(|&(predicted, measured)| {
         Some((section.rate(measured)?, section.rate(predicted)?))
     });
     let pairs: Vec<(f64, f64)> = pairs.collect();
     if pairs.is_empty() {
-        return paragraph("Predictions are not shown: no model was tested on these measurements.");
+        return page.text("Predictions are not shown: no model was tested on these measurements.");
     }
     let (low, high) = pairs.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &(a, b)| {
         (low.min(a).min(b), high.max(a).max(b))
     });
     // Within a decade powers of ten would leave hardly a tick.
-    let scale = if high > 10.0 * low { Scale::Logarithmic } else { Scale::Linear };
-    let plot = Plot {
+    let log = high > 10.0 * low;
+    let plot = LinePlot {
         title: format!("Predicted and measured {}", section.work.unit()),
-        x_label: "measured",
-        y_label: "predicted",
-        scale,
+        x_label: "measured".into(),
+        y_label: "predicted".into(),
+        log_x: log,
+        log_y: log,
         series: vec![
             Series {
                 name: "predicted as measured".into(),
@@ -268,16 +240,9 @@ fn predictions(section: &Section) -> String {
             },
             Series { name: "configurations".into(), points: pairs, style: Style::Dots },
         ],
+        ..LinePlot::default()
     };
     let caption = "Each configuration as a model predicts it that has not seen its time: the \
                    farther above the line, the more the model promises in vain.";
-    figure(&plot.svg(), caption)
-}
-
-fn figure(svg: &str, caption: &str) -> String {
-    format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escape(caption))
-}
-
-fn paragraph(text: &str) -> String {
-    format!("<p>{}</p>\n", escape(text))
+    page.lines(&plot).text(caption)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub type Config = BTreeMap<String, i64>;
 
 /// What a worker is asked to do.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Make the operands and the reference.
@@ -48,5 +48,6 @@ pub struct Sampled {
     pub seconds: f64,
     /// The samples' standard deviation by their mean.
     pub spread: f64,
+    /// How many there were.
     pub samples: u32,
 }

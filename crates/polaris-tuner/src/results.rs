@@ -1,72 +1,100 @@
-//! What searches found, for the terminal, for programs and as a page.
+//! What searches found, for programs and as a page.
 
-use std::path::Path;
-
-use anyhow::Context;
-use polaris::DeviceId;
+use polaris_report::Page;
+use polaris_runtime::DeviceId;
 use polaris_tune::{Failure, Points, ProblemKey};
 use serde::Serialize;
 
-use super::protocol::Config;
-use super::report::{Section, page};
-use super::search::{Found, failures_text};
-use super::subject::Work;
-use crate::commands::bench_gemm::save::replace_file;
-use crate::output::{self, Table, print_line, say};
+use crate::page::{Section, in_words, page};
+use crate::protocol::Config;
+use crate::search::Found;
+use crate::subject::Work;
 
 /// What a search found for one problem.
+#[derive(Debug, Clone)]
 pub struct Tuned {
+    /// The device.
     pub device: DeviceId,
+    /// The problem.
     pub problem: ProblemKey,
+    /// The strategy's name.
     pub strategy: String,
+    /// What one run has to do.
     pub work: Work,
+    /// Valid configurations.
     pub points: Points,
     /// Predicted and measured seconds, by a model that saw no measurement of this problem.
     pub predicted: Vec<(f64, f64)>,
+    /// What the search found.
     pub found: Found,
 }
 
 /// Everything that was found.
-#[derive(Default)]
-pub struct Results {
-    all: Vec<Tuned>,
+#[derive(Debug, Clone, Default)]
+pub struct TuneOutcome {
+    /// Problem after problem, device after device.
+    pub tuned: Vec<Tuned>,
+}
+
+/// Everything that was found, as plain figures.
+#[derive(Debug, Serialize)]
+pub struct Summary<'a> {
+    /// Each problem.
+    pub results: Vec<Row<'a>>,
+    /// Of the speed-ups.
+    pub geometric_mean: f64,
 }
 
 /// One problem of the results.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
-    device: String,
-    operation: &'a str,
-    shape: &'a [u64],
-    dtype: &'a str,
-    layout: &'a str,
-    strategy: &'a str,
+pub struct Row<'a> {
+    /// The device.
+    pub device: String,
+    /// The operation.
+    pub operation: &'a str,
+    /// The problem's sizes.
+    pub shape: &'a [u64],
+    /// The type.
+    pub dtype: &'a str,
+    /// How operands lie in memory.
+    pub layout: &'a str,
+    /// The strategy's name.
+    pub strategy: &'a str,
     /// Valid configurations.
-    space: usize,
-    /// Of this run, and those that were known from earlier ones.
-    evaluations: usize,
-    resumed: usize,
-    failed: usize,
-    failures: &'a [(Failure, usize)],
+    pub space: usize,
+    /// Evaluations of this run.
+    pub evaluations: usize,
+    /// Those that were known from earlier ones.
+    pub resumed: usize,
+    /// How many failed in this run.
+    pub failed: usize,
+    /// The same by kind.
+    pub failures: &'a [(Failure, usize)],
     /// Where operations are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    default_gflops: Option<f64>,
+    pub default_gflops: Option<f64>,
+    /// The best.
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_gflops: Option<f64>,
+    pub best_gflops: Option<f64>,
     /// Where bytes are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    default_gbs: Option<f64>,
+    pub default_gbs: Option<f64>,
+    /// The best.
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_gbs: Option<f64>,
-    speedup: f64,
-    drift: f64,
+    pub best_gbs: Option<f64>,
+    /// The best by the default.
+    pub speedup: f64,
+    /// The slowest re-measurement of the best by its first one.
+    pub drift: f64,
     /// None where the default is as good.
-    config: &'a Option<Config>,
-    interrupted: bool,
+    pub config: &'a Option<Config>,
+    /// Whether the search was cancelled.
+    pub interrupted: bool,
 }
 
 impl Tuned {
-    fn row(&self) -> Row<'_> {
+    /// Its figures.
+    pub fn row(&self) -> Row<'_> {
         let found = &self.found;
         let [default, best] = [found.default, found.best].map(|time| self.work.rate(time.seconds));
         let of_operations = matches!(self.work, Work::Operations(_));
@@ -93,7 +121,8 @@ impl Tuned {
         }
     }
 
-    fn speedup(&self) -> f64 {
+    /// The best by the default; 1 where the search was cancelled.
+    pub fn speedup(&self) -> f64 {
         let found = &self.found;
         if found.interrupted { 1.0 } else { found.default.seconds / found.best.seconds }
     }
@@ -119,77 +148,41 @@ impl Tuned {
     }
 }
 
-impl Results {
-    pub fn add(&mut self, tuned: Tuned) {
-        self.all.push(tuned);
-    }
-
-    /// Whether the user stopped the last search.
+impl TuneOutcome {
+    /// Whether the last search was cancelled.
     pub fn interrupted(&self) -> bool {
-        self.all.last().is_some_and(|tuned| tuned.found.interrupted)
+        self.tuned.last().is_some_and(|tuned| tuned.found.interrupted)
     }
 
-    pub fn print(&self, json: bool) -> anyhow::Result<()> {
-        let logs: f64 = self.all.iter().map(|tuned| tuned.speedup().ln()).sum();
-        let geometric_mean = (logs / self.all.len().max(1) as f64).exp();
-        let rows: Vec<Row> = self.all.iter().map(Tuned::row).collect();
-        if json {
-            #[derive(Serialize)]
-            struct All<'a> {
-                results: Vec<Row<'a>>,
-                geometric_mean: f64,
-            }
-            return output::print_json("polaris.tune/1", &All { results: rows, geometric_mean });
-        }
-        let headings = [
-            "device",
-            "shape",
-            "type",
-            ">default",
-            ">best",
-            ">speed-up",
-            ">evaluations",
-            "failed",
-            "configuration",
-        ];
-        let mut table = Table::new(&headings);
-        for (tuned, row) in self.all.iter().zip(&rows) {
-            let rate = |of_operations: Option<f64>, of_bytes: Option<f64>| {
-                let rate = of_operations.or(of_bytes).unwrap_or_default();
-                format!("{rate:.1} {}", tuned.work.unit())
-            };
-            table.row(vec![
-                row.device.clone(),
-                format!("{} {}", shape_text(&tuned.problem), row.layout),
-                row.dtype.to_owned(),
-                rate(row.default_gflops, row.default_gbs),
-                rate(row.best_gflops, row.best_gbs),
-                format!("{:.2}", row.speedup),
-                format!("{} + {}", row.resumed, row.evaluations),
-                failures_text(row.failures),
-                row.config.as_ref().map_or("the default".to_owned(), config_text),
-            ]);
-        }
-        print_line("default and best measured in turns; evaluations: known + new")?;
-        table.print()?;
-        print_line(&format!("  geometric mean of speed-ups: {geometric_mean:.3}"))
+    /// The rows of all problems and the geometric mean of their speed-ups, as `polaris tune --json` prints them.
+    pub fn summary(&self) -> Summary<'_> {
+        let logs: f64 = self.tuned.iter().map(|tuned| tuned.speedup().ln()).sum();
+        let geometric_mean = (logs / self.tuned.len().max(1) as f64).exp();
+        Summary { results: self.tuned.iter().map(Tuned::row).collect(), geometric_mean }
     }
 
-    pub fn write_report(&self, path: &Path) -> anyhow::Result<()> {
-        let sections: Vec<Section> = self.all.iter().map(Tuned::section).collect();
-        let text = page("What tuning found", &sections);
-        replace_file(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        say!("note: the report is in {}", path.display());
-        Ok(())
+    /// A page with the searches, the parameters and the predictions.
+    pub fn page(&self) -> Page {
+        let sections: Vec<Section> = self.tuned.iter().map(Tuned::section).collect();
+        page("What tuning found", &sections)
     }
 }
 
+/// A configuration in words.
 pub fn config_text(config: &Config) -> String {
     let parts: Vec<String> = config.iter().map(|(name, value)| format!("{name}={value}")).collect();
     parts.join(" ")
 }
 
+/// The sizes of a problem in words.
 pub fn shape_text(problem: &ProblemKey) -> String {
     let sizes: Vec<String> = problem.shape.iter().map(u64::to_string).collect();
     sizes.join("x")
+}
+
+/// How many failed, and why.
+pub fn failures_text(failed: &[(Failure, usize)]) -> String {
+    let why: Vec<String> =
+        failed.iter().map(|&(kind, count)| format!("{count} {}", in_words(kind))).collect();
+    if why.is_empty() { "none failed".to_owned() } else { why.join(", ") }
 }

@@ -2,18 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
-use polaris::DeviceId;
+use polaris_core::Progress;
 use polaris_tune::{
     Database, DeviceKey, Failure, History, Outcome, Points, ProblemKey, Record, SCHEMA, Strategy,
     Trial,
 };
 
-use super::client::Client;
-use super::protocol::{Config, Reply, Request, Sampled};
-use super::report::in_words;
-use super::subject::Work;
-use crate::arguments::Global;
+use crate::client::{self, Client};
+use crate::protocol::{Config, Reply, Request, Sampled};
+use crate::results::failures_text;
+use crate::subject::Work;
+use crate::{Error, Result};
 
 /// Seconds of samples for a configuration.
 const MEASURE: f64 = 0.05;
@@ -28,9 +27,9 @@ const COMPARE: f64 = 1.0;
 /// A configuration must be this much faster than the default to take its place.
 const WORTH: f64 = 0.98;
 
-/// How long and how hard to search.
+/// How long and how hard to search for one problem.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
+pub struct Effort {
     pub evaluations: Option<usize>,
     pub time: Option<Duration>,
     /// How long a build and a first run may take.
@@ -43,25 +42,28 @@ pub struct Budget {
 
 /// Where measurements go, and under which names.
 pub struct Place<'a> {
-    pub global: &'a Global,
-    pub device: DeviceId,
+    pub client: client::Place<'a>,
     pub key: DeviceKey,
     pub source: String,
     pub database: Option<&'a Database>,
 }
 
 /// What a search found.
+#[derive(Debug, Clone)]
 pub struct Found {
+    /// All trials, those of earlier runs first.
     pub history: History,
-    /// Evaluations of this search, and those that were there before.
+    /// Evaluations of this search.
     pub evaluations: usize,
+    /// Those that were known before.
     pub resumed: usize,
     /// Failures by kind, of this search.
     pub failed: Vec<(Failure, usize)>,
     /// The best configuration; none if the default is as good.
     pub config: Option<Config>,
-    /// Times in turns: the default's and the best's.
+    /// The default's time, measured in turns with the best.
     pub default: Sampled,
+    /// The best's.
     pub best: Sampled,
     /// The slowest re-measurement of the best by its first one.
     pub drift: f64,
@@ -78,7 +80,6 @@ pub struct Search<'a> {
     pub usual: &'a [usize],
     /// What one run has to do.
     pub work: Work,
-    pub bar: ProgressBar,
 }
 
 impl Search<'_> {
@@ -86,11 +87,12 @@ impl Search<'_> {
         &self,
         strategy: &mut dyn Strategy,
         known: History,
-        budget: Budget,
-    ) -> anyhow::Result<Found> {
+        budget: Effort,
+        progress: &mut dyn Progress,
+    ) -> Result<Found> {
         let begin = Instant::now();
         let mut clients: Vec<Client> = (0..budget.workers.max(1))
-            .map(|_| Client::new(self.place.global, self.place.device, self.problem.clone()))
+            .map(|_| Client::new(self.place.client, self.problem.clone()))
             .collect();
         let mut found = Found {
             resumed: known.trials.len(),
@@ -114,10 +116,10 @@ impl Search<'_> {
                 break;
             }
             let evaluated = self.evaluate(&mut clients, &batch, &mut found, budget.patience);
-            if stopped(evaluated, &mut found)? {
+            if self.stopped(evaluated, &mut found)? {
                 return Ok(found);
             }
-            self.show(&found, begin, &budget);
+            self.show(&found, begin, &budget, progress);
         }
         for _ in 1..budget.passes {
             for trial in found.history.trials.clone() {
@@ -126,10 +128,10 @@ impl Search<'_> {
                 }
                 let one = &mut clients[..1];
                 let again = self.evaluate(one, &[trial.point], &mut found, budget.patience);
-                if stopped(again, &mut found)? {
+                if self.stopped(again, &mut found)? {
                     return Ok(found);
                 }
-                self.show(&found, begin, &budget);
+                self.show(&found, begin, &budget, progress);
             }
         }
         self.decide(&mut clients[0], &mut found, budget.patience)?;
@@ -158,7 +160,7 @@ impl Search<'_> {
         batch: &[usize],
         found: &mut Found,
         patience: Duration,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         for (client, &point) in clients.iter_mut().zip(batch) {
             client.send(&Request::Try(self.config(point)))?;
         }
@@ -170,7 +172,7 @@ impl Search<'_> {
             let outcome = match reply {
                 Reply::Tried { error } => self.time(client, point, error, found, patience)?,
                 Reply::Failed { kind, why } => Outcome::Failed { kind, why },
-                other => anyhow::bail!("the worker answered {other:?}"),
+                other => return Err(Error::Unexpected(format!("{other:?}"))),
             };
             self.keep(point, &outcome, found)?;
         }
@@ -184,7 +186,7 @@ impl Search<'_> {
         error: f64,
         found: &mut Found,
         patience: Duration,
-    ) -> anyhow::Result<Outcome> {
+    ) -> Result<Outcome> {
         let is_time = (found.evaluations + 1).is_multiple_of(DRIFT_EVERY);
         if let Some((best, seconds)) = found.history.best().filter(|_| is_time) {
             let again = self.measure(client, best, None, patience)?;
@@ -207,17 +209,17 @@ impl Search<'_> {
         point: usize,
         limit: Option<f64>,
         patience: Duration,
-    ) -> anyhow::Result<Result<Sampled, Outcome>> {
+    ) -> Result<std::result::Result<Sampled, Outcome>> {
         let request = Request::Measure { config: self.config(point), seconds: MEASURE, limit };
         Ok(match client.ask(&request, patience)? {
             Reply::Measured(sampled) => Ok(sampled),
             Reply::Failed { kind, why } => Err(Outcome::Failed { kind, why }),
-            other => anyhow::bail!("the worker answered {other:?}"),
+            other => return Err(Error::Unexpected(format!("{other:?}"))),
         })
     }
 
     /// Remembers an outcome, in the database first.
-    fn keep(&self, point: usize, outcome: &Outcome, found: &mut Found) -> anyhow::Result<()> {
+    fn keep(&self, point: usize, outcome: &Outcome, found: &mut Found) -> Result<()> {
         self.remember(self.config(point), outcome)?;
         let seconds = match outcome {
             Outcome::Measured { seconds, .. } => Some(*seconds),
@@ -234,7 +236,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn remember(&self, config: Config, outcome: &Outcome) -> anyhow::Result<()> {
+    fn remember(&self, config: Config, outcome: &Outcome) -> Result<()> {
         let Some(database) = self.place.database else { return Ok(()) };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         database.append(&Record {
@@ -251,12 +253,7 @@ impl Search<'_> {
     }
 
     /// The fastest few meet the default in turns, so that no lucky sample wins.
-    fn decide(
-        &self,
-        client: &mut Client,
-        found: &mut Found,
-        patience: Duration,
-    ) -> anyhow::Result<()> {
+    fn decide(&self, client: &mut Client, found: &mut Found, patience: Duration) -> Result<()> {
         let mut timed: Vec<(usize, f64)> = found
             .history
             .trials
@@ -272,10 +269,8 @@ impl Search<'_> {
         let request = Request::Compare { configs: configs.clone(), seconds: COMPARE };
         let times = match client.ask(&request, patience)? {
             Reply::Compared(times) => times,
-            Reply::Failed { why, .. } => {
-                anyhow::bail!("the comparison with the default failed: {why}")
-            }
-            other => anyhow::bail!("the worker answered {other:?}"),
+            Reply::Failed { why, .. } => return Err(Error::NotCompared(why)),
+            other => return Err(Error::Unexpected(format!("{other:?}"))),
         };
         found.default = times[0];
         let places = 0..times.len();
@@ -292,39 +287,32 @@ impl Search<'_> {
         self.points.named(point).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    fn show(&self, found: &Found, begin: Instant, budget: &Budget) {
+    fn show(&self, found: &Found, begin: Instant, budget: &Effort, progress: &mut dyn Progress) {
         let best = found.history.best().map_or(0.0, |(_, seconds)| self.work.rate(seconds));
         // The bar counts what the budget counts: seconds, or evaluations.
         let position = match budget.time {
-            Some(time) => begin.elapsed().min(time).as_secs(),
-            None => found.evaluations as u64,
+            Some(time) => begin.elapsed().min(time).as_secs() as usize,
+            None => found.evaluations,
         };
-        self.bar.set_position(position);
-        self.bar.set_message(format!(
+        let detail = format!(
             "{} tried, best {best:.1} {}, {}",
             found.evaluations,
             self.work.unit(),
             failures_text(&found.failed)
-        ));
+        );
+        progress.advance(position, &detail);
     }
-}
 
-/// How many failed, and why.
-pub fn failures_text(failed: &[(Failure, usize)]) -> String {
-    let why: Vec<String> =
-        failed.iter().map(|&(kind, count)| format!("{count} {}", in_words(kind))).collect();
-    if why.is_empty() { "none failed".to_owned() } else { why.join(", ") }
-}
-
-/// Whether the user stopped it. Other errors remain errors.
-fn stopped(outcome: anyhow::Result<()>, found: &mut Found) -> anyhow::Result<bool> {
-    match outcome {
-        Ok(()) => Ok(false),
-        Err(error) if crate::interrupt::requested() => {
-            log::debug!("stopped: {error:#}");
-            found.interrupted = true;
-            Ok(true)
+    /// Whether the user stopped it. Other errors remain errors.
+    fn stopped(&self, outcome: Result<()>, found: &mut Found) -> Result<bool> {
+        match outcome {
+            Ok(()) => Ok(false),
+            Err(error) if self.place.client.cancellation.is_cancelled() => {
+                log::debug!("stopped: {error}");
+                found.interrupted = true;
+                Ok(true)
+            }
+            Err(error) => Err(error),
         }
-        Err(error) => Err(error),
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::Context;
-use polaris::ops::matmul::tile_space;
-use polaris::runtime::opencl::OpenClDevice;
+use polaris_ops::matmul::tile_space;
+use polaris_runtime::opencl::OpenClDevice;
+use polaris_runtime::{DeviceId, Runtime};
 use polaris_tune::predictor::{GroupBy, Model, Predictor, cross_validate};
 use polaris_tune::strategy::by_name;
 use polaris_tune::{
@@ -14,12 +14,9 @@ use polaris_tune::{
 };
 use serde::Serialize;
 
-use super::subject::subject;
-use super::{device_key, learn, tunable, tuning_folder, usual_points};
-use crate::arguments::{Global, TuneStudy};
-use crate::exit;
-use crate::output::{self, Table, print_line};
-use crate::session::Session;
+use crate::subject::subject;
+use crate::tune::{device_key, tunable, tuning_folder, usual_points};
+use crate::{Error, Result, learn};
 
 /// The strategies that are compared.
 const STRATEGIES: [&str; 4] = ["random", "annealing", "genetic", "bayesian"];
@@ -30,49 +27,84 @@ const WITHIN: f64 = 0.05;
 
 /// How a strategy did on one shape.
 #[derive(Debug, Serialize)]
-struct Replayed {
-    shape: Vec<u64>,
-    strategy: &'static str,
+pub struct Replayed {
+    /// The shape.
+    pub shape: Vec<u64>,
+    /// The strategy's name.
+    pub strategy: &'static str,
     /// Points of the recording, valid or failed.
-    space: usize,
-    seeds: u64,
+    pub space: usize,
+    /// Searches that were replayed.
+    pub seeds: u64,
     /// The median over the seeds; none if most did not get there with a third of the space.
-    evaluations_to_within_5_percent: Option<usize>,
+    pub evaluations_to_within_5_percent: Option<usize>,
     /// The best found within 15% of the space by the optimum, median over the seeds.
-    best_by_optimum: f64,
+    pub best_by_optimum: f64,
 }
 
 /// How a model did.
 #[derive(Debug, Serialize)]
-struct Learnt {
-    model: &'static str,
-    samples: usize,
-    shapes: usize,
-    r2_log: f64,
-    spearman: f64,
-    regret_at_1: f64,
-    regret_at_5: f64,
-    regret_at_10: f64,
-    bytes: usize,
-    predict_us: f64,
+pub struct Learnt {
+    /// The model's name.
+    pub model: &'static str,
+    /// Measurements it was tested on.
+    pub samples: usize,
+    /// Their shapes.
+    pub shapes: usize,
+    /// Of the logarithms of times.
+    pub r2_log: f64,
+    /// The correlation of ranks.
+    pub spearman: f64,
+    /// What the configuration that is predicted fastest loses to the fastest.
+    pub regret_at_1: f64,
+    /// What the best of the first five loses.
+    pub regret_at_5: f64,
+    /// What the best of the first ten loses.
+    pub regret_at_10: f64,
+    /// Its size.
+    pub bytes: usize,
+    /// Microseconds of a prediction.
+    pub predict_us: f64,
 }
 
+/// What the measurements of a device say.
 #[derive(Debug, Serialize)]
-struct Study {
-    device: String,
-    replays: Vec<Replayed>,
-    predictors: Vec<Learnt>,
+pub struct Study {
+    /// The device.
+    pub device: String,
+    /// Strategies on shapes that were measured as a whole.
+    pub replays: Vec<Replayed>,
+    /// Models on shapes that were held out.
+    pub predictors: Vec<Learnt>,
 }
 
-pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
-    let json = global.json;
-    let session = Session::new(global)?;
-    let folder =
-        tuning_folder(&session).context("there is no home folder; set POLARIS_DATA_DIR")?;
+/// How thorough a study is, and of which devices.
+#[derive(Debug, Clone)]
+pub struct StudyOptions {
+    /// The devices; all OpenCL devices if none is named.
+    pub devices: Vec<DeviceId>,
+    /// Searches of each strategy; at least 1.
+    pub seeds: u64,
+    /// Parts into which the shapes are cut for cross-validation.
+    pub folds: usize,
+}
+
+impl Default for StudyOptions {
+    fn default() -> Self {
+        Self { devices: Vec::new(), seeds: 10, folds: 5 }
+    }
+}
+
+/// Studies the measurements of each device.
+///
+/// # Errors
+/// If there is no device or no folder with measurements, or if they are too few to learn from.
+pub fn study(runtime: &Runtime, options: &StudyOptions) -> Result<Vec<Study>> {
+    let folder = tuning_folder(runtime).ok_or(Error::NoFolder)?;
     let database = Database::open(&folder);
     let mut studies = Vec::new();
-    for device in tunable(&session)? {
-        let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
+    for device in tunable(runtime, &options.devices)? {
+        let opencl = device.as_opencl().ok_or(Error::NotOpenCl)?;
         let key = device_key(device.as_ref());
         let records = database.load(&key.chip)?.records;
         let records = learn::products(&records, &key);
@@ -80,22 +112,11 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
         let begin = usual_points(subject("matmul")?, opencl, &points);
         studies.push(Study {
             device: device.id().to_string(),
-            replays: replays(&points, &begin, &records, options.seeds)?,
+            replays: replays(&points, &begin, &records, options.seeds.max(1))?,
             predictors: predictors(opencl, &records, options.folds)?,
         });
     }
-    if json {
-        #[derive(Serialize)]
-        struct Studies {
-            studies: Vec<Study>,
-        }
-        output::print_json("polaris.tune.study/1", &Studies { studies })?;
-        return Ok(exit::OK);
-    }
-    for study in &studies {
-        print(study)?;
-    }
-    Ok(exit::OK)
+    Ok(studies)
 }
 
 /// Replays strategies on each shape of which nearly all points were measured. They begin where
@@ -105,7 +126,7 @@ fn replays(
     begin: &[usize],
     records: &[&Record],
     seeds: u64,
-) -> anyhow::Result<Vec<Replayed>> {
+) -> Result<Vec<Replayed>> {
     let mut by_shape: BTreeMap<&[u64], History> = BTreeMap::new();
     for record in records {
         if let Some(point) = points.find_named(|name| record.config.get(name).copied()) {
@@ -155,11 +176,7 @@ fn replays(
 }
 
 /// Cross-validates both models, by shapes that are held out.
-fn predictors(
-    device: &OpenClDevice,
-    records: &[&Record],
-    folds: usize,
-) -> anyhow::Result<Vec<Learnt>> {
+fn predictors(device: &OpenClDevice, records: &[&Record], folds: usize) -> Result<Vec<Learnt>> {
     let samples = learn::samples(device, records);
     if samples.is_empty() {
         return Ok(Vec::new());
@@ -172,7 +189,9 @@ fn predictors(
         let begin = Instant::now();
         let sum: f64 = samples.iter().map(|sample| predictor.predict(&sample.features)).sum();
         let predict_us = begin.elapsed().as_secs_f64() * 1e6 / samples.len() as f64;
-        anyhow::ensure!(sum.is_finite(), "the {name} predicts what is not a number");
+        if !sum.is_finite() {
+            return Err(Error::NotANumber(name));
+        }
         learnt.push(Learnt {
             model: name,
             samples: scores.samples,
@@ -187,58 +206,4 @@ fn predictors(
         });
     }
     Ok(learnt)
-}
-
-fn print(study: &Study) -> anyhow::Result<()> {
-    print_line(&format!("{}: strategies replayed on shapes measured as a whole", study.device))?;
-    let mut table = Table::new(&[
-        "shape",
-        "strategy",
-        ">space",
-        ">evaluations to 5%",
-        ">share",
-        ">best after 15%",
-    ]);
-    for one in &study.replays {
-        let shape: Vec<String> = one.shape.iter().map(u64::to_string).collect();
-        let needed = one.evaluations_to_within_5_percent;
-        table.row(vec![
-            shape.join("x"),
-            one.strategy.to_owned(),
-            one.space.to_string(),
-            needed.map_or("-".to_owned(), |needed| needed.to_string()),
-            needed
-                .map_or("-".to_owned(), |n| format!("{:.1}%", 100.0 * n as f64 / one.space as f64)),
-            format!("{:.3}", one.best_by_optimum),
-        ]);
-    }
-    table.print()?;
-    print_line("\nmodels, cross-validated on shapes that were held out")?;
-    let mut table = Table::new(&[
-        "model",
-        ">samples",
-        ">shapes",
-        ">R2 of log",
-        ">Spearman",
-        ">regret@1",
-        ">regret@5",
-        ">regret@10",
-        ">bytes",
-        ">us",
-    ]);
-    for one in &study.predictors {
-        table.row(vec![
-            one.model.to_owned(),
-            one.samples.to_string(),
-            one.shapes.to_string(),
-            format!("{:.3}", one.r2_log),
-            format!("{:.3}", one.spearman),
-            format!("{:.1}%", 100.0 * one.regret_at_1),
-            format!("{:.1}%", 100.0 * one.regret_at_5),
-            format!("{:.1}%", 100.0 * one.regret_at_10),
-            one.bytes.to_string(),
-            format!("{:.1}", one.predict_us),
-        ]);
-    }
-    table.print()
 }

@@ -4,12 +4,13 @@
 mod plain;
 mod products;
 
-use polaris::DeviceRef;
-use polaris::runtime::opencl::OpenClDevice;
+use polaris_runtime::DeviceRef;
+use polaris_runtime::opencl::OpenClDevice;
 use polaris_tune::{ProblemKey, Space};
 
-use super::inject::Fault;
-use super::protocol::Config;
+use crate::inject::Fault;
+use crate::protocol::Config;
+use crate::{Error, Result};
 
 /// A family of kernels with parameters.
 pub trait Subject: Sync {
@@ -29,33 +30,50 @@ pub trait Subject: Sync {
     fn work(&self, problem: &ProblemKey) -> Work;
 
     /// Makes operands and the reference.
+    ///
+    /// # Errors
+    /// If the problem is none of this operation, or if a device fails.
     fn prepare(
         &self,
         host: &DeviceRef,
         device: &DeviceRef,
         problem: &ProblemKey,
-    ) -> anyhow::Result<Box<dyn Prepared>>;
+    ) -> Result<Box<dyn Prepared>>;
 }
 
 /// A problem with its operands and its reference in `f64`.
 pub trait Prepared {
     /// Enqueues it with a configuration, or as it would be chosen without tuning.
-    fn run(&self, config: Option<&Config>) -> anyhow::Result<()>;
+    ///
+    /// # Errors
+    /// If the configuration is not valid, does not build or fails.
+    fn run(&self, config: Option<&Config>) -> Result<()>;
 
     /// Waits for what was enqueued.
-    fn finish(&self) -> anyhow::Result<()>;
+    ///
+    /// # Errors
+    /// If it failed.
+    fn finish(&self) -> Result<()>;
 
     /// Fills the result with what cannot be right.
-    fn spoil(&self) -> anyhow::Result<()>;
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn spoil(&self) -> Result<()>;
 
     /// The relative error of the result, and the largest that is right. The fault is for tests.
-    fn error(&self, fault: Option<Fault>) -> anyhow::Result<(f64, f64)>;
+    ///
+    /// # Errors
+    /// If the result cannot be read.
+    fn error(&self, fault: Option<Fault>) -> Result<(f64, f64)>;
 }
 
 /// What is counted of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
+    /// Additions and multiplications.
     Operations(f64),
+    /// Bytes read and written.
     Bytes(f64),
 }
 
@@ -66,6 +84,7 @@ impl Work {
         count / seconds / 1e9
     }
 
+    /// What [`Work::rate`] counts in.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Operations(_) => "GFLOPS",
@@ -79,10 +98,12 @@ pub const SUBJECTS: &[&dyn Subject] =
     &[&products::Gemm, &products::Gemv, &plain::Reduce, &plain::Permute];
 
 /// The subject of an operation.
-pub fn subject(operation: &str) -> anyhow::Result<&'static dyn Subject> {
+///
+/// # Errors
+/// If it is not tuned.
+pub fn subject(operation: &str) -> Result<&'static dyn Subject> {
     let found = SUBJECTS.iter().find(|subject| subject.operation() == operation);
-    let found = found.ok_or_else(|| anyhow::anyhow!("nothing called {operation:?} is tuned"));
-    found.copied()
+    found.copied().ok_or_else(|| Error::UnknownOperation { operation: operation.to_owned() })
 }
 
 /// Named values as a configuration.
@@ -91,7 +112,8 @@ fn config(named: Vec<(&'static str, i64)>) -> Config {
 }
 
 /// The three sizes of a problem.
-fn sizes<const N: usize>(problem: &ProblemKey) -> anyhow::Result<[usize; N]> {
+fn sizes<const N: usize>(problem: &ProblemKey) -> Result<[usize; N]> {
     let sizes: Vec<usize> = problem.shape.iter().map(|&size| size as usize).collect();
-    sizes.try_into().map_err(|_| anyhow::anyhow!("{:?} is no shape of {N} sizes", problem.shape))
+    let sizes = sizes.try_into();
+    sizes.map_err(|_| Error::BadProblem(format!("{:?} is no shape of {N} sizes", problem.shape)))
 }

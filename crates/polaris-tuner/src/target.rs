@@ -1,64 +1,119 @@
-//! `polaris tune gemm --target`: tuning for a card that is not there. Candidates are compiled to its
+//! Tuning for a card that is not there. Candidates are compiled to its
 //! machine code, and a model says how long they will take. Everything here is a prediction.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Context;
-use polaris::DType;
-use polaris::ops::matmul::{
+use polaris_core::{CancellationToken, DType, Progress};
+use polaris_gcn::{Access, Card, Code, Prediction, TiledProduct, Toolchain, card, model, read};
+use polaris_ops::matmul::{
     Tile, TileTarget, config_of, default_tile, tile_of, tile_program, tile_source, tile_space,
     tile_splits, usual_tiles,
 };
-use polaris::runtime::{Capabilities, DeviceKind};
-use polaris_gcn::{Access, Card, Code, Prediction, TiledProduct, Toolchain, card, model, read};
+use polaris_runtime::{Capabilities, DeviceKind};
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::strategy::by_name;
 use polaris_tune::{History, Points, ProblemKey, Trial};
 use serde::Serialize;
 
-use super::protocol::Config;
-use super::results::{config_text, shape_text};
-use crate::arguments::{Global, TuneBudget, TuneGemm};
-use crate::output::{self, Table, print_line, progress, say};
-use crate::{exit, interrupt};
+use crate::protocol::Config;
+use crate::results::shape_text;
+use crate::{Budget, Error, Result};
 
 /// The model does not tell apart what differs by less.
 const WORTH: f64 = 0.9;
 
-pub fn run(global: &Global, options: &TuneGemm, target: &str) -> anyhow::Result<u8> {
-    let plain = options.dtype.name() == "f32" && options.transpose.name() == "nn";
-    anyhow::ensure!(
-        plain,
-        "--target predicts products of f32 with both factors in rows; leave --dtype and \
-         --transpose out"
-    );
-    let card = card_of(target)?;
+const NO_TILE: Error = Error::NoCandidate("a point of the space is no tile");
+const NO_CANDIDATE: Error = Error::NoCandidate("no candidate could be compiled and predicted");
+
+/// What to predict, and how to search.
+#[derive(Debug, Clone)]
+pub struct TargetOptions {
+    /// A card, such as `rx580`, or a chip, such as `gfx803`.
+    pub target: String,
+    /// Products of `f32` with both factors in rows.
+    pub problems: Vec<ProblemKey>,
+    /// The name of a strategy of [`polaris_tune::strategy`].
+    pub strategy: String,
+    /// The same seed makes the same search.
+    pub seed: u64,
+    /// How long.
+    pub budget: Budget,
+    /// Ends it. What was predicted is kept.
+    pub cancellation: CancellationToken,
+}
+
+/// What was predicted for a card.
+#[derive(Debug)]
+pub struct TargetOutcome {
+    /// The card.
+    pub card: &'static Card,
+    /// A row for each product.
+    pub rows: Vec<TargetRow>,
+}
+
+/// Tunes for a card that is not there. Clang must be able to compile for it.
+///
+/// # Errors
+/// If the card or its compiler is not known, if a problem is another than those that are predicted, or if no
+/// candidate compiles.
+pub fn predict_for_target(
+    options: &TargetOptions,
+    progress: &mut dyn Progress,
+) -> Result<TargetOutcome> {
+    if options.problems.iter().any(|problem| problem.dtype != "f32" || problem.layout != "nn") {
+        return Err(Error::NotPredicted);
+    }
+    let card = card_of(&options.target)?;
     let mut model = Model {
         card,
         capabilities: capabilities(card),
         toolchain: Toolchain::find(None, card.target)?,
         known: HashMap::new(),
     };
-    let problems = options.problems();
     let mut rows = Vec::new();
-    for problem in &problems {
-        rows.push(model.tune(options, problem, problems.len() as u32)?);
-        if interrupt::requested() {
+    for problem in &options.problems {
+        rows.push(model.tune(options, problem, progress)?);
+        if options.cancellation.is_cancelled() {
             break;
         }
     }
-    if let Some(path) = &options.output {
-        save(path, card, &rows)?;
-        say!("note: the predictions are in {}", path.display());
+    Ok(TargetOutcome { card, rows })
+}
+
+impl TargetOutcome {
+    /// The geometric mean of the speed-ups.
+    pub fn geometric_mean(&self) -> f64 {
+        let logs: f64 = self.rows.iter().map(|row| row.speedup.ln()).sum();
+        (logs / self.rows.len().max(1) as f64).exp()
     }
-    print(global, card, &rows)?;
-    Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
+
+    /// Puts the predictions into a file like those of the folder `tuning/`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let choice = |row: &TargetRow| Choice {
+            problem: ProblemKey {
+                operation: row.operation.to_owned(),
+                dtype: row.dtype.to_owned(),
+                layout: row.layout.to_owned(),
+                shape: row.shape.clone(),
+            },
+            config: row.config.clone(),
+            seconds: row.seconds[1],
+            default_seconds: row.seconds[0],
+            driver: format!("predicted for an {}", self.card.name),
+            source: tile_source(),
+            predicted: true,
+        };
+        Ok(Choices::new(self.rows.iter().map(choice).collect()).save(path)?)
+    }
 }
 
 /// The card of a name, such as `rx580`, or the best known one with a chip, such as `gfx803`.
-fn card_of(target: &str) -> anyhow::Result<&'static Card> {
+fn card_of(target: &str) -> Result<&'static Card> {
     let of_chip = || card::CARDS.iter().find(|card| card.target == target);
     if let Some(card) = Card::find(target).or_else(of_chip) {
         return Ok(card);
@@ -67,7 +122,7 @@ fn card_of(target: &str) -> anyhow::Result<&'static Card> {
     Toolchain::find(None, target)?;
     let known: Vec<String> =
         card::CARDS.iter().map(|card| format!("{} ({})", card.name, card.target)).collect();
-    anyhow::bail!("no card with the chip {target:?} is described; there are {}", known.join(", "))
+    Err(Error::UnknownCard { target: target.to_owned(), known: known.join(", ") })
 }
 
 /// What a driver says of such a card.
@@ -91,30 +146,48 @@ fn capabilities(card: &Card) -> Capabilities {
     }
 }
 
-/// One product of the results.
+/// What is predicted for one product.
 #[derive(Debug, Serialize)]
-struct Row {
-    device: String,
-    operation: &'static str,
-    shape: Vec<u64>,
-    dtype: &'static str,
-    layout: &'static str,
-    strategy: String,
-    space: usize,
-    evaluations: usize,
-    failed: usize,
-    default_gflops: f64,
-    best_gflops: f64,
-    speedup: f64,
-    share_of_peak: f64,
+pub struct TargetRow {
+    /// The chip and the card.
+    pub device: String,
+    /// The operation.
+    pub operation: &'static str,
+    /// m, n, k.
+    pub shape: Vec<u64>,
+    /// The type.
+    pub dtype: &'static str,
+    /// How operands lie in memory.
+    pub layout: &'static str,
+    /// The strategy's name.
+    pub strategy: String,
+    /// Valid configurations.
+    pub space: usize,
+    /// Candidates that were compiled and predicted.
+    pub evaluations: usize,
+    /// Those of them that could not be.
+    pub failed: usize,
+    /// The default.
+    pub default_gflops: f64,
+    /// The best.
+    pub best_gflops: f64,
+    /// The best by the default.
+    pub speedup: f64,
+    /// The best by the card's peak.
+    pub share_of_peak: f64,
     /// What takes most of the time.
-    bound: &'static str,
-    vgprs: u32,
-    waves_per_simd: f64,
-    config: Option<Config>,
-    predicted: bool,
+    pub bound: &'static str,
+    /// Vector registers of each thread.
+    pub vgprs: u32,
+    /// Waves that a SIMD unit holds.
+    pub waves_per_simd: f64,
+    /// None where the default is as good.
+    pub config: Option<Config>,
+    /// Always: nothing was measured.
+    pub predicted: bool,
+    /// The default's and the best's time.
     #[serde(skip)]
-    seconds: [f64; 2],
+    pub seconds: [f64; 2],
 }
 
 struct Model {
@@ -122,7 +195,7 @@ struct Model {
     capabilities: Capabilities,
     toolchain: Toolchain,
     /// Machine code that was read, or why there is none.
-    known: HashMap<(Tile, bool), Result<Code, String>>,
+    known: HashMap<(Tile, bool), std::result::Result<Code, String>>,
 }
 
 impl Model {
@@ -136,12 +209,11 @@ impl Model {
 
     fn tune(
         &mut self,
-        options: &TuneGemm,
+        options: &TargetOptions,
         problem: &ProblemKey,
-        problems: u32,
-    ) -> anyhow::Result<Row> {
+        progress: &mut dyn Progress,
+    ) -> Result<TargetRow> {
         let begin = Instant::now();
-        let search = &options.search;
         let sizes: [u32; 3] = std::array::from_fn(|axis| problem.shape[axis] as u32);
         let points = tile_space(self.target()).points()?;
         let usual: Vec<usize> = usual_tiles(self.target())
@@ -150,31 +222,31 @@ impl Model {
                 points.find_named(|name| config.iter().find(|(n, _)| *n == name).map(|&(_, v)| v))
             })
             .collect();
-        let (most, time) = match search.budget {
-            TuneBudget::Evaluations(count) => (count, None),
-            TuneBudget::Time(time) => (usize::MAX, Some(time / problems)),
+        let (most, time) = match options.budget {
+            Budget::Evaluations(count) => (count, None),
+            Budget::Time(time) => (usize::MAX, Some(time / options.problems.len() as u32)),
         };
         let title = format!("{} {}", self.card.name, shape_text(problem));
-        let bar = progress(most.min(points.len()), &title);
-        let mut strategy = by_name(&search.strategy, search.seed, None)?;
+        progress.begin(&title, most.min(points.len()));
+        let mut strategy = by_name(&options.strategy, options.seed, None)?;
         let mut history = History::default();
         while history.trials.len() < most
             && time.is_none_or(|time| begin.elapsed() < time)
-            && !interrupt::requested()
+            && !options.cancellation.is_cancelled()
         {
             let first = usual.iter().copied().find(|&point| !history.has(point));
             let Some(point) = first.or_else(|| strategy.propose(&points, &history)) else { break };
-            let tile = self.tile(&points, point).context("a point of the space is no tile")?;
+            let tile = self.tile(&points, point).ok_or(NO_TILE)?;
             let seconds = self.predict(&tile, sizes).ok().map(|prediction| prediction.seconds);
             history.add(Trial { point, seconds });
-            bar.set_position(history.trials.len() as u64);
+            progress.advance(history.trials.len(), "");
         }
-        bar.finish_and_clear();
-        let (best, _) = history.best().context("no candidate could be compiled and predicted")?;
-        let best = self.tile(&points, best).context("a point of the space is no tile")?;
+        progress.end();
+        let (best, _) = history.best().ok_or(NO_CANDIDATE)?;
+        let best = self.tile(&points, best).ok_or(NO_TILE)?;
         let wide = sizes.map(|size| size as usize);
         let default = default_tile(self.target(), DType::F32, wide, is_aligned(sizes))
-            .context("there is no default for this card")?;
+            .ok_or(Error::NoCandidate("there is no default for this card"))?;
         let [of_default, of_best] = [&default, &best].map(|tile| self.predict(tile, sizes));
         let (of_default, of_best) = (of_default?, of_best?);
         let wins = of_best.seconds < WORTH * of_default.seconds;
@@ -184,13 +256,13 @@ impl Model {
             _ => 0,
         };
         let config = config_of(&tile).into_iter().map(|(name, value)| (name.to_owned(), value));
-        Ok(Row {
+        Ok(TargetRow {
             device: format!("{} ({})", self.card.target, self.card.name),
             operation: "matmul",
             shape: problem.shape.clone(),
             dtype: "f32",
             layout: "nn",
-            strategy: search.strategy.clone(),
+            strategy: options.strategy.clone(),
             space: points.len(),
             evaluations: history.trials.len(),
             failed: history.trials.iter().filter(|trial| trial.seconds.is_none()).count(),
@@ -208,7 +280,7 @@ impl Model {
     }
 
     /// The time of a product by a tile. Machine code is made once for all shapes.
-    fn predict(&mut self, tile: &Tile, [m, n, k]: [u32; 3]) -> anyhow::Result<Prediction> {
+    fn predict(&mut self, tile: &Tile, [m, n, k]: [u32; 3]) -> Result<Prediction> {
         let aligned = is_aligned([m, n, k]);
         let toolchain = &self.toolchain;
         let code = self.known.entry((*tile, aligned)).or_insert_with(|| {
@@ -218,7 +290,7 @@ impl Model {
             let compiled = toolchain.compile(&program.name, &program.text(), &options);
             compiled.and_then(|compiled| read(&compiled.assembly)).map_err(|e| e.to_string())
         });
-        let code = code.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+        let code = code.as_ref().map_err(|why| Error::NotCompiled(why.clone()))?;
         let product = TiledProduct {
             m,
             n,
@@ -239,67 +311,4 @@ impl Model {
 
 fn is_aligned(sizes: [u32; 3]) -> bool {
     sizes.iter().all(|size| size.is_multiple_of(4))
-}
-
-/// Puts the predictions into a file like those of the folder `tuning/`.
-fn save(path: &Path, card: &Card, rows: &[Row]) -> anyhow::Result<()> {
-    let choice = |row: &Row| Choice {
-        problem: ProblemKey {
-            operation: row.operation.to_owned(),
-            dtype: row.dtype.to_owned(),
-            layout: row.layout.to_owned(),
-            shape: row.shape.clone(),
-        },
-        config: row.config.clone(),
-        seconds: row.seconds[1],
-        default_seconds: row.seconds[0],
-        driver: format!("predicted for an {}", card.name),
-        source: tile_source(),
-        predicted: true,
-    };
-    Ok(Choices::new(rows.iter().map(choice).collect()).save(path)?)
-}
-
-fn print(global: &Global, card: &Card, rows: &[Row]) -> anyhow::Result<()> {
-    if global.json {
-        #[derive(Serialize)]
-        struct All<'a> {
-            results: &'a [Row],
-            geometric_mean: f64,
-        }
-        let logs: f64 = rows.iter().map(|row| row.speedup.ln()).sum();
-        let geometric_mean = (logs / rows.len().max(1) as f64).exp();
-        return output::print_json("polaris.tune/1", &All { results: rows, geometric_mean });
-    }
-    print_line(&format!(
-        "predicted for an {} from its machine code, of {:.0} GFLOPS; nothing was measured",
-        card.name,
-        card.peak() / 1e9
-    ))?;
-    let mut table = Table::new(&[
-        "shape",
-        ">default",
-        ">best",
-        ">of peak",
-        "bound by",
-        ">registers",
-        ">waves",
-        ">candidates",
-        "configuration",
-    ]);
-    for row in rows {
-        let shape: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-        table.row(vec![
-            shape.join("x"),
-            format!("{:.0}", row.default_gflops),
-            format!("{:.0}", row.best_gflops),
-            format!("{:.0}%", 100.0 * row.share_of_peak),
-            row.bound.to_owned(),
-            row.vgprs.to_string(),
-            format!("{:.2}", row.waves_per_simd),
-            format!("{} ({} failed)", row.evaluations, row.failed),
-            row.config.as_ref().map_or("the default".to_owned(), config_text),
-        ]);
-    }
-    table.print()
 }

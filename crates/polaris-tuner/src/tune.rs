@@ -1,92 +1,57 @@
-//! `polaris tune`: searches for the fastest configurations, and remembers them.
-
-mod client;
-mod database;
-mod inject;
-mod learn;
-mod protocol;
-mod report;
-mod results;
-mod search;
-mod study;
-mod subject;
-mod target;
-mod worker;
+//! Searches for the fastest configurations, and remembers them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
-use polaris::runtime::opencl::OpenClDevice;
-use polaris::{Device, DeviceRef};
+use polaris_core::Progress;
+use polaris_runtime::opencl::OpenClDevice;
+use polaris_runtime::{Device, DeviceId, DeviceRef, Runtime};
 use polaris_tune::choices::{Choice, Choices};
 use polaris_tune::strategy::by_name;
 use polaris_tune::{Database, DeviceKey, History, Points, ProblemKey, Trial};
 
-use crate::arguments::{Global, Tune, TuneBudget, TuneSearch, TuneWhat};
-use crate::exit;
-use crate::output::{progress, say};
-use crate::session::Session;
-use protocol::Config;
-use results::{Results, Tuned};
-use search::{Budget, Place, Search};
-use subject::{Subject, subject};
+use crate::protocol::Config;
+use crate::results::{TuneOutcome, Tuned, shape_text};
+use crate::search::{Effort, Place, Search};
+use crate::subject::{Subject, subject};
+use crate::{Budget, Error, Result, TuneOptions, Workers, client, learn};
 
-pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
-    if options.worker {
-        return worker::work(global);
-    }
-    match &options.what {
-        Some(TuneWhat::Gemm(gemm)) => match &gemm.target {
-            Some(target) => target::run(&global, gemm, target),
-            None => tune(global, &gemm.problems(), &gemm.search),
-        },
-        Some(TuneWhat::Gemv(gemv)) => tune(global, &gemv.problems(), &gemv.search),
-        Some(TuneWhat::Reduce(reduce)) => tune(global, &reduce.problems(), &reduce.search),
-        Some(TuneWhat::Permute(permute)) => tune(global, &permute.problems(), &permute.search),
-        Some(TuneWhat::Study(options)) => study::run(global, options),
-        None => database::run(global, options),
-    }
-}
-
-/// Tunes problems of one operation on all devices that were named.
-fn tune(global: Global, problems: &[ProblemKey], options: &TuneSearch) -> anyhow::Result<u8> {
-    let mut session = Session::new(global.clone())?;
-    session.check_new_devices()?;
-    let subject = subject(&problems.first().context("nothing to tune was named")?.operation)?;
-    let folder = tuning_folder(&session);
+/// Tunes problems of one operation on the devices that were named. What is measured goes into the database, and what
+/// is decided beside it, where later processes find it.
+///
+/// # Errors
+/// If there is nothing to tune or no device, or if a device fails altogether. Candidates that fail are recorded, and
+/// a search that is cancelled is an outcome.
+pub fn tune(
+    runtime: &Runtime,
+    options: &TuneOptions,
+    progress: &mut dyn Progress,
+) -> Result<TuneOutcome> {
+    let subject = subject(&options.problems.first().ok_or(Error::NothingToTune)?.operation)?;
+    let folder = tuning_folder(runtime);
     let database = folder.as_ref().map(|folder| Database::open(folder));
     if database.is_none() {
-        say!("note: there is no home folder; what is found is forgotten when this command ends");
+        let lost = "what is found is forgotten when this command ends";
+        progress.note(&format!("there is no home folder; {lost}"));
     }
-    let mut results = Results::default();
-    for device in &tunable(&session)? {
-        let opencl = device.as_opencl().context("only OpenCL devices are tuned")?;
-        let place = Place {
-            global: &global,
-            device: device.id(),
-            key: device_key(device.as_ref()),
-            source: subject.source(),
-            database: database.as_ref(),
+    let mut outcome = TuneOutcome::default();
+    for device in &tunable(runtime, &options.devices)? {
+        let opencl = device.as_opencl().ok_or(Error::NotOpenCl)?;
+        let client = client::Place {
+            host: runtime.cpu(),
+            device,
+            workers: &options.workers,
+            cancellation: &options.cancellation,
         };
+        let key = device_key(device.as_ref());
+        let place = Place { client, key, source: subject.source(), database: database.as_ref() };
         let tuner = Tuner { subject, opencl, place: &place, folder: folder.as_deref(), options };
-        tuner.tune_all(problems, &mut results)?;
-        if results.interrupted() {
+        tuner.tune_all(&mut outcome, progress)?;
+        if outcome.interrupted() {
             break;
         }
     }
-    results.print(global.json)?;
-    if let Some(path) = &options.report {
-        results.write_report(path)?;
-    }
-    if let Some(folder) = &folder {
-        say!("note: everything measured is in {}", folder.display());
-    }
-    if results.interrupted() {
-        say!("note: stopped; the same command goes on where this one ended");
-        return Ok(exit::INTERRUPTED);
-    }
-    Ok(exit::OK)
+    Ok(outcome)
 }
 
 /// What is tuned where.
@@ -95,16 +60,16 @@ struct Tuner<'a> {
     opencl: &'a OpenClDevice,
     place: &'a Place<'a>,
     folder: Option<&'a Path>,
-    options: &'a TuneSearch,
+    options: &'a TuneOptions,
 }
 
 impl Tuner<'_> {
-    fn tune_all(&self, problems: &[ProblemKey], results: &mut Results) -> anyhow::Result<()> {
+    fn tune_all(&self, outcome: &mut TuneOutcome, progress: &mut dyn Progress) -> Result<()> {
         let points = self.subject.space(self.opencl).points()?;
-        for problem in problems {
-            let tuned = self.tune_one(problem, &points, problems.len())?;
-            results.add(tuned);
-            if results.interrupted() {
+        for problem in &self.options.problems {
+            let tuned = self.tune_one(problem, &points, progress)?;
+            outcome.tuned.push(tuned);
+            if outcome.interrupted() {
                 return Ok(());
             }
         }
@@ -113,7 +78,7 @@ impl Tuner<'_> {
         };
         let records = database.load(&self.place.key.chip)?.records;
         if let Some(trained) = learn::retrain(folder, self.opencl, &self.place.key, &records)? {
-            say!("note: {}: {trained}", self.place.device);
+            progress.note(&format!("{}: {trained}", self.place.client.device.id()));
         }
         Ok(())
     }
@@ -122,15 +87,15 @@ impl Tuner<'_> {
         &self,
         problem: &ProblemKey,
         points: &Points,
-        problems: usize,
-    ) -> anyhow::Result<Tuned> {
+        progress: &mut dyn Progress,
+    ) -> Result<Tuned> {
         let Self { place, options, .. } = self;
         let records = match place.database {
             Some(database) => {
                 let loaded = database.load(&place.key.chip)?;
                 if loaded.unreadable > 0 {
                     let count = loaded.unreadable;
-                    say!("note: {count} damaged lines of the database are left out");
+                    progress.note(&format!("{count} damaged lines of the database are left out"));
                 }
                 loaded.records
             }
@@ -145,32 +110,34 @@ impl Tuner<'_> {
         }
         let usual = usual_points(self.subject, self.opencl, points);
         let (evaluations, time) = match options.budget {
-            TuneBudget::Evaluations(count) => (Some(count), None),
-            TuneBudget::Time(time) => (None, Some(time / problems as u32)),
+            Budget::Evaluations(count) => (Some(count), None),
+            Budget::Time(time) => (None, Some(time / options.problems.len() as u32)),
         };
         let length = time.map(|time: Duration| time.as_secs() as usize).or(evaluations);
         let length = length.unwrap_or(points.len());
-        let title = format!("{} {}", place.device, results::shape_text(problem));
+        let device = place.client.device.id();
         let search = Search {
             place,
             problem: problem.clone(),
             points,
             usual: &usual,
             work: self.subject.work(problem),
-            bar: progress(length, &title),
         };
+        progress.begin(&format!("{device} {}", shape_text(problem)), length);
         let predictor = self.folder.and_then(|folder| learn::load(folder, &place.key));
         let prior = learn::prior(predictor.as_ref(), self.opencl, points, problem);
         let mut strategy = by_name(&options.strategy, options.seed, prior)?;
-        let budget = Budget {
+        let here = matches!(options.workers, Workers::Here);
+        let effort = Effort {
             evaluations,
             time,
-            patience: Duration::from_secs_f64(options.patience),
-            workers: options.workers,
+            patience: options.patience,
+            // In one process they would take turns.
+            workers: if here { 1 } else { options.count },
             passes: options.passes,
         };
-        let found = search.run(strategy.as_mut(), known, budget)?;
-        search.bar.finish_and_clear();
+        let found = search.run(strategy.as_mut(), known, effort, progress)?;
+        progress.end();
         if let (Some(folder), false) = (self.folder, found.interrupted) {
             let choice = Choice {
                 problem: problem.clone(),
@@ -181,15 +148,19 @@ impl Tuner<'_> {
                 source: place.source.clone(),
                 predicted: false,
             };
-            Choices::merge_into(&Choices::file(folder, &place.key.chip), &[choice])?;
+            let file = Choices::file(folder, &place.key.chip);
+            // What this process took for the default may have been decided before.
+            let stays = here && choice.config.is_none() && is_decided(&file, problem);
+            if !stays {
+                Choices::merge_into(&file, &[choice])?;
+            }
         }
         // It takes a second, and only the page shows it.
         let predicted = options
-            .report
-            .as_ref()
-            .map(|_| learn::held_out(self.opencl, &learn::products(&records, &place.key), problem));
+            .predictions
+            .then(|| learn::held_out(self.opencl, &learn::products(&records, &place.key), problem));
         Ok(Tuned {
-            device: place.device,
+            device,
             problem: problem.clone(),
             strategy: options.strategy.clone(),
             work: search.work,
@@ -200,26 +171,29 @@ impl Tuner<'_> {
     }
 }
 
+/// Whether a measured decision for a problem is in a file.
+fn is_decided(file: &Path, problem: &ProblemKey) -> bool {
+    let is_it = |choice: &Choice| choice.problem == *problem && !choice.predicted;
+    Choices::load(file).choices.iter().any(is_it)
+}
+
 /// The points that every search begins with.
-fn usual_points(subject: &dyn Subject, device: &OpenClDevice, points: &Points) -> Vec<usize> {
+pub fn usual_points(subject: &dyn Subject, device: &OpenClDevice, points: &Points) -> Vec<usize> {
     let point = |config: &Config| points.find_named(|name| config.get(name).copied());
     subject.usual(device).iter().filter_map(point).collect()
 }
 
 /// The devices that the user named, or all OpenCL devices.
-fn tunable(session: &Session) -> anyhow::Result<Vec<DeviceRef>> {
-    let mut devices = session.devices()?;
-    if session.global.device.is_empty() {
+pub fn tunable(runtime: &Runtime, chosen: &[DeviceId]) -> Result<Vec<DeviceRef>> {
+    let mut devices = runtime.chosen(chosen)?;
+    if chosen.is_empty() {
         devices.retain(|device| device.as_opencl().is_some());
     }
-    anyhow::ensure!(
-        !devices.is_empty(),
-        "there is no OpenCL device to tune; `polaris devices` says why"
-    );
-    Ok(devices)
+    if devices.is_empty() { Err(Error::NoDevice) } else { Ok(devices) }
 }
 
-fn device_key(device: &dyn Device) -> DeviceKey {
+/// What measurements of a device are kept under.
+pub fn device_key(device: &dyn Device) -> DeviceKey {
     let info = device.info();
     DeviceKey {
         chip: info.chip.key.clone(),
@@ -230,6 +204,7 @@ fn device_key(device: &dyn Device) -> DeviceKey {
     }
 }
 
-fn tuning_folder(session: &Session) -> Option<PathBuf> {
-    session.runtime.paths().tuning()
+/// Where measurements and decisions are kept; nothing without a home folder.
+pub fn tuning_folder(runtime: &Runtime) -> Option<PathBuf> {
+    runtime.paths().tuning()
 }

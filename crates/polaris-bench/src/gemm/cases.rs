@@ -1,14 +1,14 @@
-//! What is measured: sizes, types and transposes, as the command line gives them.
+//! What is measured: sizes, types and transposes, and how they are written.
 
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
-use polaris::DType;
-use polaris::ops::matmul::{Precision, VARIANTS, Variant};
+use polaris_core::DType;
+use polaris_ops::matmul::{Precision, VARIANTS, Variant};
 use serde::{Serialize, Serializer};
 
-use crate::arguments::Gemm;
+use super::GemmOptions;
+use crate::{Error, Result};
 
 /// Sizes that are measured if the user names none.
 const USUAL_SIZES: [usize; 3] = [512, 1024, 2048];
@@ -22,12 +22,16 @@ const LONGEST_SWEEP: usize = 10_000;
 /// The size of a product: an m x k matrix with a k x n one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dims {
+    /// Rows of the result.
     pub m: usize,
+    /// Columns of the result.
     pub n: usize,
+    /// Elements of each sum.
     pub k: usize,
 }
 
 impl Dims {
+    /// A product of square matrices.
     pub const fn square(size: usize) -> Self {
         Self { m: size, n: size, k: size }
     }
@@ -45,12 +49,12 @@ impl fmt::Display for Dims {
 }
 
 impl FromStr for Dims {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split('x').collect();
         let [m, n, k] = parts[..] else {
-            return Err("not three sizes; write MxNxK, as in 128x768x3072".to_owned());
+            return Err(unreadable("not three sizes; write MxNxK, as in 128x768x3072"));
         };
         Ok(Self { m: parse_dimension(m)?, n: parse_dimension(n)?, k: parse_dimension(k)? })
     }
@@ -64,13 +68,20 @@ pub struct Sweep {
     step: usize,
 }
 
-impl FromStr for Sweep {
-    type Err = String;
+impl Sweep {
+    /// The products of these sizes.
+    pub fn products(self) -> impl Iterator<Item = Dims> {
+        (self.from..=self.to).step_by(self.step).map(Dims::square)
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Sweep {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split(':').collect();
         let [from, to, step] = parts[..] else {
-            return Err("not a sweep; write FROM:TO:STEP, as in 1200:1450:10".to_owned());
+            return Err(unreadable("not a sweep; write FROM:TO:STEP, as in 1200:1450:10"));
         };
         let sweep = Self {
             from: parse_dimension(from)?,
@@ -78,39 +89,57 @@ impl FromStr for Sweep {
             step: parse_dimension(step)?,
         };
         if sweep.from > sweep.to {
-            return Err(format!("it begins at {} and ends before, at {}", sweep.from, sweep.to));
+            let Self { from, to, .. } = sweep;
+            return Err(unreadable(format!("it begins at {from} and ends before, at {to}")));
         }
         let count = (sweep.to - sweep.from) / sweep.step + 1;
         if count > LONGEST_SWEEP {
-            return Err(format!("{count} sizes; at most {LONGEST_SWEEP} are measured in one run"));
+            let why = format!("{count} sizes; at most {LONGEST_SWEEP} are measured in one run");
+            return Err(unreadable(why));
         }
         Ok(sweep)
     }
 }
 
-/// A size of at least one.
-pub fn parse_dimension(text: &str) -> Result<usize, String> {
-    let size: usize = text.trim().parse().map_err(|_| format!("{text:?} is not a whole number"))?;
-    match size {
-        0 => Err("a matrix without elements cannot be measured".to_owned()),
-        size if size > LARGEST => Err(format!("{size} is more than {LARGEST}")),
+fn unreadable(why: impl Into<String>) -> Error {
+    Error::Unreadable(why.into())
+}
+
+/// Reads a size of at least one.
+///
+/// # Errors
+/// If it is none, or more than other libraries can count.
+pub fn parse_dimension(text: &str) -> Result<usize> {
+    let size = text.trim().parse::<usize>();
+    match size.map_err(|_| unreadable(format!("{text:?} is not a whole number")))? {
+        0 => Err(unreadable("a matrix without elements cannot be measured")),
+        size if size > LARGEST => Err(unreadable(format!("{size} is more than {LARGEST}"))),
         size => Ok(size),
     }
 }
 
 /// The type of the operands, and how they may be multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
+    /// `f32`.
     F32,
-    /// f32, multiplied as tf32 where the device can
+    /// `f32`, multiplied as TF32 where the device can.
     Tf32,
+    /// `f16`.
     F16,
+    /// `bf16`.
     Bf16,
+    /// `i8`, summed in `i32`.
     I8,
+    /// `f64`.
     F64,
 }
 
 impl Numbers {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::I8, Self::F64];
+
+    /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -122,6 +151,7 @@ impl Numbers {
         }
     }
 
+    /// The type of the operands.
     pub const fn dtype(self) -> DType {
         match self {
             Self::F32 | Self::Tf32 => DType::F32,
@@ -137,6 +167,7 @@ impl Numbers {
         if self.dtype().is_float() { self.dtype() } else { DType::I32 }
     }
 
+    /// How they may be multiplied.
     pub const fn precision(self) -> Precision {
         if matches!(self, Self::Tf32) { Precision::Tf32 } else { Precision::Full }
     }
@@ -149,24 +180,34 @@ impl Serialize for Numbers {
 }
 
 /// Which operands are stored as their transposes: the first letter is A's, the second B's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transpose {
+    /// Neither.
     Nn,
+    /// B.
     Nt,
+    /// A.
     Tn,
+    /// Both.
     Tt,
 }
 
 impl Transpose {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Nn, Self::Nt, Self::Tn, Self::Tt];
+
+    /// Whether A is.
     pub const fn a(self) -> bool {
         matches!(self, Self::Tn | Self::Tt)
     }
 
+    /// Whether B is.
     pub const fn b(self) -> bool {
         matches!(self, Self::Nt | Self::Tt)
     }
 
+    /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nn => "nn",
@@ -196,9 +237,9 @@ impl VariantChoice {
 }
 
 impl FromStr for VariantChoice {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self> {
         match text {
             "default" => Ok(Self::Default),
             "all" => Ok(Self::All),
@@ -208,27 +249,67 @@ impl FromStr for VariantChoice {
                 .map(Self::Named)
                 .ok_or_else(|| {
                     let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
-                    format!(
-                        "there is no such variant; there are default, all, {}",
-                        names.join(", ")
-                    )
+                    let names = names.join(", ");
+                    unreadable(format!("there is no such variant; there are default, all, {names}"))
                 }),
         }
     }
 }
 
 /// What may follow a product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpilogueName {
-    /// A bias for each column, then GELU
+    /// A bias for each column, then GELU.
     BiasGelu,
+}
+
+impl EpilogueName {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BiasGelu => "bias-gelu",
+        }
+    }
+}
+
+impl FromStr for EpilogueName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        named(&[Self::BiasGelu], Self::name, text, "epilogue")
+    }
+}
+
+impl FromStr for Numbers {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        named(&Self::ALL, Self::name, text, "type of numbers")
+    }
+}
+
+impl FromStr for Transpose {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        named(&Self::ALL, Self::name, text, "transpose")
+    }
+}
+
+/// The one of this name, in large or small letters.
+fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str, what: &str) -> Result<T> {
+    let found = all.iter().copied().find(|&one| name(one).eq_ignore_ascii_case(text));
+    found.ok_or_else(|| unreadable(format!("{text:?} is no {what}")))
 }
 
 /// One product to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
+    /// Its size.
     pub dims: Dims,
+    /// The type of its operands.
     pub numbers: Numbers,
+    /// How they are stored.
     pub transpose: Transpose,
 }
 
@@ -243,18 +324,14 @@ impl Case {
 }
 
 /// All cases, by type, then transpose, then size.
-pub fn cases(options: &Gemm) -> Vec<Case> {
-    let mut sizes: Vec<Dims> = options.sizes.iter().copied().map(Dims::square).collect();
-    sizes.extend(&options.shapes);
-    if let Some(sweep) = options.sweep {
-        sizes.extend((sweep.from..=sweep.to).step_by(sweep.step).map(Dims::square));
-    }
+pub(super) fn cases(options: &GemmOptions) -> Vec<Case> {
+    let mut sizes = options.sizes.clone();
     if sizes.is_empty() {
         sizes.extend(USUAL_SIZES.map(Dims::square));
     }
     let mut cases = Vec::new();
-    for &numbers in &options.dtypes {
-        for &transpose in &options.transpose {
+    for &numbers in &options.numbers {
+        for &transpose in &options.transposes {
             cases.extend(sizes.iter().map(|&dims| Case { dims, numbers, transpose }));
         }
     }
@@ -267,8 +344,10 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_slips_are_named() {
-        assert_eq!("1x4096x32".parse(), Ok(Dims { m: 1, n: 4096, k: 32 }));
-        assert_eq!("8:16:4".parse(), Ok(Sweep { from: 8, to: 16, step: 4 }));
+        assert_eq!("1x4096x32".parse::<Dims>().unwrap(), Dims { m: 1, n: 4096, k: 32 });
+        let sweep = Sweep { from: 8, to: 16, step: 4 };
+        assert_eq!("8:16:4".parse::<Sweep>().unwrap(), sweep);
+        assert!(sweep.products().eq([8, 12, 16].map(Dims::square)));
         for bad in ["", "5", "1x2", "1x2x3x4", "0x1x1", "-1x2x3", "1x2x99999999999"] {
             assert!(bad.parse::<Dims>().is_err(), "{bad}");
         }

@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use polaris::ops::elementwise::Elementwise;
-use polaris::ops::matmul::{
+use polaris_core::DType;
+use polaris_ops::elementwise::Elementwise;
+use polaris_ops::matmul::{
     Activation, Bias, Epilogue, Kernel, Overlap, Technique, VARIANTS, strassen_into,
 };
-use polaris::ops::{
-    Array, Binary, MatMul, Operation, Unary, fill, run as run_operation, run_kernel, usable_kernels,
+use polaris_ops::{
+    Array, Binary, MatMul, Operation, Unary, run as run_operation, run_kernel, usable_kernels,
 };
-use polaris::runtime::DeviceKind;
-use polaris::{DType, DeviceRef};
 use polaris_peers::Product;
+use polaris_runtime::DeviceKind;
+use polaris_runtime::DeviceRef;
 
 use super::cases::{Case, VariantChoice};
 use super::operands::{Operands, bytes_of};
 use crate::timing::Contender;
+use crate::{Error, Result};
 
 /// Our helper threads look for work for a while before they sleep.
 const OUR_THREADS_SETTLE_IN: Duration = Duration::from_micros(100);
@@ -47,7 +48,7 @@ enum Way {
 
 impl<'a> Ours<'a> {
     /// The bytes of the result.
-    pub fn result(&self) -> anyhow::Result<Vec<u8>> {
+    pub fn result(&self) -> Result<Vec<u8>> {
         bytes_of(self.out)
     }
 
@@ -79,7 +80,7 @@ impl<'a> Ours<'a> {
 }
 
 impl Contender for Ours<'_> {
-    fn run(&mut self) -> anyhow::Result<()> {
+    fn run(&mut self) -> Result<()> {
         match self.way {
             Way::Chosen => run_operation(&self.op, &self.inputs, self.out)?,
             Way::Kernel(kernel) => run_kernel(&self.op, kernel, &self.inputs, self.out)?,
@@ -96,7 +97,7 @@ impl Contender for Ours<'_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         if self.device.info().kind == DeviceKind::Cpu {
             return Ok(self.device.queue().finish()?);
         }
@@ -251,8 +252,9 @@ pub fn bias_gelu<'a>(
     case: &Case,
     device: &'a DeviceRef,
     operands: &'a Operands,
-) -> anyhow::Result<Vec<Named<'a>>> {
-    let [fused_bias, bias] = operands.bias.as_ref().context("there should be a bias")?;
+) -> Result<Vec<Named<'a>>> {
+    let [fused_bias, bias] =
+        operands.bias.as_ref().ok_or(Error::BadWorkload("there should be a bias"))?;
     let plain = MatMul { precision: case.numbers.precision(), ..MatMul::default() };
     let fused = with_bias_gelu(plain);
     let inputs = [&operands.a, &operands.b];
@@ -292,11 +294,6 @@ fn chosen_kernel(op: &MatMul, inputs: &[&Array], out: &Array) -> Option<String> 
     names.find(|name| !opencl.is_quarantined(|| name.clone()))
 }
 
-/// Fills the result with what no product gives, so that a kernel that does nothing is seen.
-pub fn spoil(out: &Array) -> anyhow::Result<()> {
-    Ok(fill::into(out, if out.dtype().is_float() { f64::NAN } else { 1e9 })?)
-}
-
 /// Another library's product.
 pub struct Theirs<'a> {
     pub product: Box<dyn Product + 'a>,
@@ -305,17 +302,17 @@ pub struct Theirs<'a> {
 
 impl Theirs<'_> {
     /// The bytes of the result.
-    pub fn result(&mut self) -> anyhow::Result<Vec<u8>> {
+    pub fn result(&mut self) -> Result<Vec<u8>> {
         Ok(self.product.result()?)
     }
 }
 
 impl Contender for Theirs<'_> {
-    fn run(&mut self) -> anyhow::Result<()> {
+    fn run(&mut self) -> Result<()> {
         Ok(self.product.run()?)
     }
 
-    fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         Ok(self.product.finish()?)
     }
 

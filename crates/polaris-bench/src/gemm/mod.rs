@@ -1,115 +1,168 @@
-//! `polaris bench gemm`: matrix products, beside other libraries' where they are installed.
+//! Matrix products: speed, error and share of the roofline, beside other libraries' where they are installed.
 
 pub mod cases;
-pub mod contenders;
-pub mod date;
+mod contenders;
 pub mod operands;
-pub mod plot;
-pub mod quick;
+mod page;
+mod quick;
 pub mod reference;
-mod report;
 mod results;
 mod roofline;
 mod run_case;
-pub mod save;
-mod table;
+mod save;
 
-use polaris::runtime::Bytes;
-use polaris::runtime::hardware::Vendor;
-use polaris::{DeviceId, DeviceRef};
+use polaris_core::{CancellationToken, Progress};
 use polaris_peers::{Found, OpenClTarget, Target};
+use polaris_runtime::hardware::Vendor;
+use polaris_runtime::{Bytes, DeviceId, DeviceRef, Runtime};
 
-use crate::arguments::{Gemm, Global};
-use crate::exit;
-use crate::output::{self, say};
-use crate::session::Session;
-use cases::{Case, cases};
-use results::{DeviceFacts, PeerFacts, Results, Row, Skipped, summarise};
-use roofline::Roofline;
-use run_case::{Place, is_too_large, run_case};
+pub use cases::{Case, Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice};
+pub use page::page;
+pub use polaris_peers::calm_threads as calm_peers;
+pub use quick::{QUICK_SIZES, QuickProduct, quick};
+pub use results::{
+    DeviceFacts, OverlapRow, PeerFacts, PeerRow, Results, Row, Skipped, Summary, speed_text,
+};
+pub use roofline::Roofline;
+pub use save::save;
 
-pub fn run(global: Global, options: &Gemm) -> anyhow::Result<u8> {
-    let json = global.json;
-    if options.peers {
-        polaris_peers::calm_threads();
+use crate::Result;
+use cases::cases;
+use results::summarise;
+use run_case::{Place, run_case};
+
+/// What to measure, and how.
+#[derive(Debug, Clone)]
+pub struct GemmOptions {
+    /// The devices; all of them if none is named.
+    pub devices: Vec<DeviceId>,
+    /// Sizes; square ones of 512, 1024 and 2048 if there are none.
+    pub sizes: Vec<Dims>,
+    /// Types of the operands.
+    pub numbers: Vec<Numbers>,
+    /// How they are stored.
+    pub transposes: Vec<Transpose>,
+    /// Kernels of OpenCL devices.
+    pub variants: Vec<VariantChoice>,
+    /// Whether to measure other libraries beside, where they are installed. A process that wants to should
+    /// begin with [`calm_peers`].
+    pub peers: bool,
+    /// What follows a product: measured fused, and as operations of its own.
+    pub epilogue: Option<EpilogueName>,
+    /// Seconds for each case, all its contenders together.
+    pub seconds: f64,
+    /// Seconds of pause after each sample: a card at its power limit changes its clock unless it rests.
+    pub rest: f64,
+    /// The CPU has another number of threads than usual: figures of the machine's profile are not its own.
+    pub own_threads: bool,
+    /// The command that gives these results again, for whoever reads them.
+    pub command: String,
+    /// Ends it.
+    pub cancellation: CancellationToken,
+}
+
+impl Default for GemmOptions {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            sizes: Vec::new(),
+            numbers: vec![Numbers::F32],
+            transposes: vec![Transpose::Nn],
+            variants: vec![VariantChoice::Default],
+            peers: false,
+            epilogue: None,
+            seconds: 1.0,
+            rest: 0.0,
+            own_threads: false,
+            command: String::new(),
+            cancellation: CancellationToken::new(),
+        }
     }
-    let mut session = Session::new(global)?;
-    session.check_new_devices()?;
-    let cases = cases(options);
+}
+
+/// Measures all cases on all devices. A case that does not fit is skipped and named.
+///
+/// # Errors
+/// If a device is not there or fails, or if it is cancelled.
+pub fn run(
+    runtime: &mut Runtime,
+    options: &GemmOptions,
+    progress: &mut dyn Progress,
+) -> Result<Results> {
     let mut results = Results {
         polaris: env!("CARGO_PKG_VERSION"),
-        date: date::now(),
-        command: command_line(std::env::args().skip(1)),
+        date: crate::now(),
+        command: options.command.clone(),
         devices: Vec::new(),
         results: Vec::new(),
         summary: Vec::new(),
         skipped: Vec::new(),
     };
-    for device in session.devices()? {
-        measure_device(&mut session, &device, &cases, options, &mut results)?;
+    for device in runtime.chosen(&options.devices)? {
+        measure_device(runtime, &device, options, &mut results, progress)?;
     }
     results.summary = summarise(&results.results);
-    if json {
-        output::print_json("polaris.bench.gemm/1", &results)?;
-    } else {
-        table::print(&results)?;
-    }
-    if let Some(file) = &options.report {
-        save::replace_file(file, &report::page(&session, &results))?;
-        say!("note: the report is in {}", file.display());
-    }
-    if let Some(folder) = &options.save {
-        for file in save::save(folder, &results)? {
-            say!("note: the results are in {}", file.display());
+    Ok(results)
+}
+
+/// Notes of one device, each said once.
+struct Notes<'a> {
+    progress: &'a mut dyn Progress,
+    said: Vec<String>,
+}
+
+impl Notes<'_> {
+    fn say(&mut self, text: String) {
+        if !self.said.contains(&text) {
+            self.progress.note(&text);
+            self.said.push(text);
         }
     }
-    Ok(exit::OK)
 }
 
 fn measure_device(
-    session: &mut Session,
+    runtime: &mut Runtime,
     device: &DeviceRef,
-    cases: &[Case],
-    options: &Gemm,
+    options: &GemmOptions,
     results: &mut Results,
-) -> anyhow::Result<()> {
-    let roofline = Roofline::of(session, device)?;
-    let found = if options.peers { find_peers(session, device) } else { Found::default() };
-    let host = session.runtime.cpu().clone();
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let GemmOptions { own_threads, cancellation, .. } = options;
+    let roofline = Roofline::of(runtime, device, *own_threads, cancellation, progress)?;
+    let found = match options.peers {
+        true => find_peers(runtime, device, progress),
+        false => Found::default(),
+    };
+    let host = runtime.cpu().clone();
     let place = Place { device, host: &host, roofline, peers: &found.peers };
     results.devices.push(facts(&place));
-    let bar = output::progress(cases.len(), &format!("products on {}", device.id()));
-    let mut said: Vec<String> = Vec::new();
-    let mut note = |text: String| {
-        if !said.contains(&text) {
-            bar.suspend(|| say!("note: {text}"));
-            said.push(text);
-        }
-    };
-    for case in cases {
-        bar.set_message(format!("{} {}", case.numbers.name(), case.dims));
-        let measured = match room(session, device, case) {
+    let cases = cases(options);
+    progress.begin(&format!("products on {}", device.id()), cases.len());
+    let mut notes = Notes { progress, said: Vec::new() };
+    for (done, case) in cases.iter().enumerate() {
+        notes.progress.advance(done, &format!("{} {}", case.numbers.name(), case.dims));
+        let mut note = |text: String| notes.say(text);
+        let measured = match room(runtime, device, case) {
             Ok(()) => run_case(case, &place, options, &mut note),
             Err(reason) => Ok(skip(case, device.id(), reason, results, &mut note)),
         };
         let rows = match measured {
-            Err(error) if is_too_large(&error) => {
-                skip(case, device.id(), format!("{error:#}"), results, &mut note)
+            Err(error) if error.is_too_large() => {
+                skip(case, device.id(), error.to_string(), results, &mut note)
             }
             measured => measured?,
         };
         results.results.extend(rows);
-        bar.inc(1);
     }
-    bar.finish_and_clear();
+    notes.progress.end();
     Ok(())
 }
 
 /// Whether the arrays of a case fit: on the device, and on the host, where they are made and
 /// compared. Asking before allocating keeps a machine from swapping.
-fn room(session: &Session, device: &DeviceRef, case: &Case) -> Result<(), String> {
+fn room(runtime: &Runtime, device: &DeviceRef, case: &Case) -> Result<(), String> {
     let limit = device.allocator().memory_use().limit;
-    let available = session.runtime.hardware().ram.available_bytes;
+    let available = runtime.hardware().ram.available_bytes;
     let needed = case.bytes();
     let short_of = |what: &str, room: u64| {
         let needed = u64::try_from(needed)
@@ -137,7 +190,7 @@ fn skip(
     note: &mut dyn FnMut(String),
 ) -> Vec<Row> {
     note(format!("{device}: {} {} is skipped: {reason}", case.numbers.name(), case.dims));
-    let cases::Dims { m, n, k } = case.dims;
+    let Dims { m, n, k } = case.dims;
     results.skipped.push(Skipped { device, dtype: case.numbers, m, n, k, reason });
     Vec::new()
 }
@@ -161,12 +214,12 @@ fn facts(place: &Place<'_>) -> DeviceFacts {
 }
 
 /// Loads the libraries that compute on the same device, and says which are not there.
-fn find_peers(session: &Session, device: &DeviceRef) -> Found {
+fn find_peers(runtime: &Runtime, device: &DeviceRef, progress: &mut dyn Progress) -> Found {
     let info = device.info();
     let target = match device.as_cpu() {
         Some(cpu) => Target::Processor { threads: cpu.pool().threads() },
         None => {
-            let before = session.runtime.devices().iter().take_while(|d| d.id() != info.id);
+            let before = runtime.devices().iter().take_while(|d| d.id() != info.id);
             let is_same = |d: &&DeviceRef| {
                 (&d.info().platform, &d.info().name) == (&info.platform, &info.name)
             };
@@ -181,36 +234,7 @@ fn find_peers(session: &Session, device: &DeviceRef) -> Found {
     };
     let found = polaris_peers::find(&target);
     for (name, error) in &found.absent {
-        say!("note: {}: {name} is not measured: {error}", device.id());
+        progress.note(&format!("{}: {name} is not measured: {error}", device.id()));
     }
     found
-}
-
-/// The command that gives these results again, without the files that this one writes.
-fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let mut words = vec!["polaris".to_owned()];
-    let mut is_file = false;
-    for argument in arguments {
-        let option = argument.split('=').next().unwrap_or_default();
-        let writes = matches!(option, "--report" | "--save");
-        if !writes && !is_file {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./".contains(c);
-            let is_plain = argument.chars().all(plain);
-            words.push(if is_plain { argument.clone() } else { format!("'{argument}'") });
-        }
-        is_file = writes && !argument.contains('=');
-    }
-    words.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::command_line;
-
-    #[test]
-    fn the_command_is_kept_without_its_files() {
-        let line = "bench gemm --report out.html --sizes 64,128 --save=there --peers";
-        let words = line.split(' ').map(str::to_owned);
-        assert_eq!(command_line(words), "polaris bench gemm --sizes 64,128 --peers");
-    }
 }

@@ -1,16 +1,19 @@
 //! The arrays of a case: random numbers on the host, and the same on the device.
 
-use polaris::ops::{Array, Distribution, random};
-use polaris::runtime::HostRef;
-use polaris::{DType, DeviceExt, DeviceRef, Shape, bf16, f16};
+use polaris_core::{DType, Element, Shape, bf16, f16};
+use polaris_ops::{Array, Distribution, fill, random};
+use polaris_runtime::HostRef;
+use polaris_runtime::{DeviceExt, DeviceRef};
 
 use super::cases::{Case, Dims};
+use crate::Result;
 
 /// The operands as they are stored, on the host, and everything on the device.
 pub struct Operands {
     host: [Array; 2],
-    /// A, B: as the product sees them, maybe transposed views.
+    /// A as the product sees it, maybe a transposed view.
     pub a: Array,
+    /// B, likewise.
     pub b: Array,
     /// The result.
     pub out: Array,
@@ -31,6 +34,7 @@ pub struct Extra {
 }
 
 impl Extra {
+    /// A and B on the host.
     pub fn host_inputs(&self) -> [&Array; 2] {
         [&self.host[0], &self.host[1]]
     }
@@ -38,12 +42,10 @@ impl Extra {
 
 impl Operands {
     /// Makes random operands and brings them to the device.
-    pub fn new(
-        case: &Case,
-        device: &DeviceRef,
-        host: &DeviceRef,
-        with_bias: bool,
-    ) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is no room for them, or if a device fails.
+    pub fn new(case: &Case, device: &DeviceRef, host: &DeviceRef, with_bias: bool) -> Result<Self> {
         let Dims { m, n, k } = case.dims;
         let stored = |rows: usize, columns: usize, transposed: bool| {
             if transposed { [columns, rows] } else { [rows, columns] }
@@ -52,15 +54,15 @@ impl Operands {
             random_values(host, case.numbers.dtype(), &stored(m, k, case.transpose.a()), 1)?,
             random_values(host, case.numbers.dtype(), &stored(k, n, case.transpose.b()), 2)?,
         ];
-        let view = |array: &Array, transposed: bool| -> anyhow::Result<Array> {
+        let view = |array: &Array, transposed: bool| -> Result<Array> {
             let array = on_device(array, device)?;
             Ok(if transposed { array.permute(&[1, 0])? } else { array })
         };
         let bias = with_bias
-            .then(|| -> anyhow::Result<[Array; 2]> {
+            .then(|| -> Result<[Array; 2]> {
                 let sums = if case.numbers.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
                 let fused = on_device(&random_values(host, sums, &[n], 3)?, device)?;
-                let own = polaris::ops::copy::cast(&fused, case.numbers.output())?;
+                let own = polaris_ops::copy::cast(&fused, case.numbers.output())?;
                 Ok([fused, own])
             })
             .transpose()?;
@@ -75,9 +77,12 @@ impl Operands {
     }
 
     /// With what variants need that are more than a kernel.
-    pub fn with_extra(mut self, case: &Case, host: &DeviceRef) -> anyhow::Result<Self> {
-        let half = |array: &Array| polaris::ops::copy::cast(array, DType::F16);
-        let view = |array: &Array, transposed: bool| -> anyhow::Result<Array> {
+    ///
+    /// # Errors
+    /// If there is no room for it, or if a device fails.
+    pub fn with_extra(mut self, case: &Case, host: &DeviceRef) -> Result<Self> {
+        let half = |array: &Array| polaris_ops::copy::cast(array, DType::F16);
+        let view = |array: &Array, transposed: bool| -> Result<Array> {
             Ok(if transposed { array.permute(&[1, 0])? } else { array.clone() })
         };
         self.extra = Some(Extra {
@@ -92,18 +97,16 @@ impl Operands {
     }
 
     /// The operands on the host, to be read.
-    pub fn host(&self) -> anyhow::Result<[HostView<'_>; 2]> {
+    ///
+    /// # Errors
+    /// If someone writes to them.
+    pub fn host(&self) -> Result<[HostView<'_>; 2]> {
         Ok([HostView::new(&self.host[0])?, HostView::new(&self.host[1])?])
     }
 }
 
 /// Random values of a type: numbers from -1 up to 1, or all integers.
-fn random_values(
-    host: &DeviceRef,
-    dtype: DType,
-    dims: &[usize],
-    seed: u64,
-) -> anyhow::Result<Array> {
+fn random_values(host: &DeviceRef, dtype: DType, dims: &[usize], seed: u64) -> Result<Array> {
     let distribution = match dtype.is_float() {
         true => Distribution::Uniform { low: -1.0, high: 1.0 },
         false => Distribution::Bits,
@@ -111,7 +114,7 @@ fn random_values(
     Ok(random::random(host, dtype, Shape::new(dims)?, distribution, seed)?)
 }
 
-fn on_device(array: &Array, device: &DeviceRef) -> anyhow::Result<Array> {
+fn on_device(array: &Array, device: &DeviceRef) -> Result<Array> {
     if array.device().id() == device.id() {
         return Ok(array.clone());
     }
@@ -122,15 +125,20 @@ fn on_device(array: &Array, device: &DeviceRef) -> anyhow::Result<Array> {
 
 /// Elements of an array on the host.
 pub enum HostView<'a> {
+    /// Of `f32`.
     F32(HostRef<'a, f32>),
+    /// Of `f64`.
     F64(HostRef<'a, f64>),
+    /// Of `f16`.
     F16(HostRef<'a, f16>),
+    /// Of `bf16`.
     Bf16(HostRef<'a, bf16>),
+    /// Of `i8`.
     I8(HostRef<'a, i8>),
 }
 
 impl<'a> HostView<'a> {
-    fn new(array: &'a Array) -> anyhow::Result<Self> {
+    fn new(array: &'a Array) -> Result<Self> {
         let buffer = array.buffer();
         Ok(match array.dtype() {
             DType::F64 => Self::F64(buffer.host_slice()?),
@@ -141,6 +149,7 @@ impl<'a> HostView<'a> {
         })
     }
 
+    /// Their bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::F32(values) => bytemuck::cast_slice(values),
@@ -153,8 +162,11 @@ impl<'a> HostView<'a> {
 }
 
 /// The bytes of a dense array, copied from its device.
-pub fn bytes_of(array: &Array) -> anyhow::Result<Vec<u8>> {
-    fn bytes<T: polaris::Element>(array: &Array) -> anyhow::Result<Vec<u8>> {
+///
+/// # Errors
+/// If the device fails.
+pub fn bytes_of(array: &Array) -> Result<Vec<u8>> {
+    fn bytes<T: Element>(array: &Array) -> Result<Vec<u8>> {
         // Copied once more, since memory of numbers cannot become memory of bytes.
         Ok(bytemuck::cast_slice(&array.to_vec::<T>()?).to_vec())
     }
@@ -167,9 +179,16 @@ pub fn bytes_of(array: &Array) -> anyhow::Result<Vec<u8>> {
     }
 }
 
+/// Fills the result with what no product gives, so that a kernel that does nothing is seen.
+///
+/// # Errors
+/// If the device fails.
+pub fn spoil(out: &Array) -> Result<()> {
+    Ok(fill::into(out, if out.dtype().is_float() { f64::NAN } else { 1e9 })?)
+}
+
 /// One element of bytes that hold numbers of a type.
 pub fn element(dtype: DType, bytes: &[u8], index: usize) -> f64 {
-    use polaris::Element;
     let at = &bytes[index * dtype.size()..][..dtype.size()];
     match dtype {
         DType::F64 => bytemuck::pod_read_unaligned(at),

@@ -1,39 +1,26 @@
 //! The results as one page that needs nothing beside it: plots, tables, facts, the command.
 
-use std::fmt::Write;
-
-use polaris::runtime::Bytes;
+use polaris_report::{LinePlot, Page, Series, Style, Table};
+use polaris_runtime::{Bytes, Runtime};
 
 use super::cases::Numbers;
-use super::plot::{Plot, SHEET, Scale, Series, Style, escape};
-use super::results::{DeviceFacts, Results, Row};
-use super::table::{error_text, number};
-use crate::session::Session;
+use super::results::{DeviceFacts, Results, Row, speed_text};
 
-/// Beside what all pages with plots have.
-const STYLE: &str = "\
-table { border-collapse: collapse; font-size: 13px; }
-th, td { padding: 2px 8px; text-align: right; border-bottom: 1px solid #8884; }
-th:nth-child(4), td:nth-child(4), th:nth-child(5), td:nth-child(5) { text-align: left; }
-";
-
-/// The page.
-pub fn page(session: &Session, results: &Results) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>Polaris: matrix products</title>\n<style>\n{SHEET}{STYLE}</style>\n</head>\n<body>\n\
-         <h1>Matrix products</h1>\n"
-    );
-    html.push_str(&machine(session, results));
+/// The page, about the machine that `runtime` is of.
+pub fn page(runtime: &Runtime, results: &Results) -> Page {
+    let hardware = runtime.hardware();
+    let mut page = Page::new("Matrix products").facts(&[
+        ("Measured", results.date.clone()),
+        ("Polaris", results.polaris.to_owned()),
+        ("Processor", hardware.cpu.name.clone()),
+        ("Memory", Bytes(hardware.ram.total_bytes).to_string()),
+        ("System", hardware.distribution.name.clone()),
+        ("Command", results.command.clone()),
+    ]);
     for facts in &results.devices {
-        let _ = writeln!(
-            html,
-            "<h2>{} {}</h2>",
-            escape(&facts.device.to_string()),
-            escape(&facts.device_name)
-        );
-        html.push_str(&device_facts(facts));
+        page = page
+            .section(&format!("{} {}", facts.device, facts.device_name))
+            .facts(&device_facts(facts));
         let mut rows: Vec<&Row> =
             results.results.iter().filter(|row| row.device == facts.device).collect();
         while let Some(first) = rows.first() {
@@ -41,80 +28,63 @@ pub fn page(session: &Session, results: &Results) -> String {
             let (same, others): (Vec<&Row>, Vec<&Row>) =
                 rows.into_iter().partition(|row| row.dtype == numbers);
             rows = others;
-            html.push_str(&section(facts, numbers, &same, results));
+            page = section(page, facts, numbers, &same, results);
         }
     }
-    html.push_str("</body>\n</html>\n");
-    html
+    page
 }
 
-fn machine(session: &Session, results: &Results) -> String {
-    let hardware = session.runtime.hardware();
-    let facts = [
-        ("Measured", results.date.clone()),
-        ("Polaris", results.polaris.to_owned()),
-        ("Processor", hardware.cpu.name.clone()),
-        ("Memory", Bytes(hardware.ram.total_bytes).to_string()),
-        ("System", hardware.distribution.name.clone()),
-    ];
-    let mut html = String::from("<ul>\n");
-    for (name, value) in facts {
-        let _ = writeln!(html, "<li>{name}: {}</li>", escape(&value));
-    }
-    let _ = writeln!(html, "</ul>\n<p><code>{}</code></p>", escape(&results.command));
-    html
-}
-
-fn device_facts(facts: &DeviceFacts) -> String {
+fn device_facts(facts: &DeviceFacts) -> Vec<(&str, String)> {
     let threads = facts.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
-    let mut html = format!(
-        "<p>{}, driver {}{threads}. Measured roofline: {} GFLOPS FP32, {} GB/s.",
-        escape(&facts.platform),
-        escape(&facts.driver),
-        number(facts.peak_gflops),
-        number(facts.memory_gbs)
-    );
-    for peer in &facts.peers {
-        let _ = write!(html, "<br>{}: {}", peer.name, escape(&peer.version));
-    }
-    html.push_str("</p>\n");
-    html
+    let peak = speed_text(facts.peak_gflops);
+    let memory = speed_text(facts.memory_gbs);
+    let mut all = vec![
+        ("Driver", format!("{}, {}{threads}", facts.platform, facts.driver)),
+        ("Measured roofline", format!("{peak} GFLOPS FP32, {memory} GB/s")),
+    ];
+    all.extend(facts.peers.iter().map(|peer| (peer.name, peer.version.clone())));
+    all
 }
 
-fn section(facts: &DeviceFacts, numbers: Numbers, rows: &[&Row], results: &Results) -> String {
+fn section(
+    page: Page,
+    facts: &DeviceFacts,
+    numbers: Numbers,
+    rows: &[&Row],
+    results: &Results,
+) -> Page {
     let series = collect_series(rows);
-    let mut html = format!("<h3>{}</h3>\n", numbers.name());
     let lines = series.iter().map(|named| Series {
         name: named.name.clone(),
         points: named.points.iter().map(|point| (point.size, point.gflops)).collect(),
-        style: Style::Line,
+        style: Style::Marked,
     });
-    let by_size = Plot {
+    let by_size = LinePlot {
         title: format!("{}: {}", facts.device_name, numbers.name()),
-        x_label: "size: cube root of m n k",
-        y_label: "GFLOPS",
-        scale: Scale::Linear,
+        x_label: "size: cube root of m n k".into(),
+        y_label: "GFLOPS".into(),
         series: lines.collect(),
+        from_zero: true,
+        ..LinePlot::default()
     };
-    html.push_str(&by_size.svg());
+    let mut page = page.section(&format!("{} on {}", numbers.name(), facts.device)).lines(&by_size);
     if rows.iter().any(|row| row.roofline_share.is_some()) {
-        html.push_str(&roofline(facts, &series).svg());
+        page = page.lines(&roofline(facts, &series));
     }
-    html.push_str(&table(rows));
+    page = page.table(&table(rows));
     for summary in &results.summary {
         if (summary.device, summary.dtype) == (facts.device, numbers) {
-            let _ = writeln!(
-                html,
-                "<p>{} by {}: geometric mean {:.3}, minimum {:.3} at {}.</p>",
-                escape(&summary.variant),
+            page = page.text(&format!(
+                "{} by {}: geometric mean {:.3}, minimum {:.3} at {}.",
+                summary.variant,
                 summary.peer,
                 summary.geometric_mean,
                 summary.minimum,
                 summary.minimum_at
-            );
+            ));
         }
     }
-    html
+    page
 }
 
 /// A measured point of a plot.
@@ -155,7 +125,7 @@ fn collect_series(rows: &[&Row]) -> Vec<NamedPoints> {
     series
 }
 
-fn roofline(facts: &DeviceFacts, series: &[NamedPoints]) -> Plot {
+fn roofline(facts: &DeviceFacts, series: &[NamedPoints]) -> LinePlot {
     let intensities = series.iter().flat_map(|named| named.points.iter().map(|p| p.intensity));
     let (low, high) = intensities
         .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -172,46 +142,60 @@ fn roofline(facts: &DeviceFacts, series: &[NamedPoints]) -> Plot {
         points: named.points.iter().map(|point| (point.intensity, point.gflops)).collect(),
         style: Style::Dots,
     }));
-    Plot {
+    LinePlot {
         title: format!("{}: roofline", facts.device_name),
-        x_label: "operations for each byte of the operands and the result",
-        y_label: "GFLOPS",
-        scale: Scale::Logarithmic,
+        x_label: "operations for each byte of the operands and the result".into(),
+        y_label: "GFLOPS".into(),
         series: all,
+        log_x: true,
+        log_y: true,
+        ..LinePlot::default()
     }
 }
 
-fn table(rows: &[&Row]) -> String {
-    let mut html = String::from(
-        "<table>\n<tr><th>m</th><th>n</th><th>k</th><th>op</th><th>variant</th><th>GFLOPS</th>\
-         <th>us</th><th>roofline</th><th>error</th><th>cv</th><th>time by plain</th>\
-         <th>peers</th></tr>\n",
-    );
+const HEADER: [&str; 12] = [
+    "m",
+    "n",
+    "k",
+    "op",
+    "variant",
+    "GFLOPS",
+    "us",
+    "roofline",
+    "error",
+    "cv",
+    "time by plain",
+    "peers",
+];
+
+fn table(rows: &[&Row]) -> Table {
     let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
-    for row in rows {
+    let cells = |row: &&Row| {
         let peers: Vec<String> = row
             .peers
             .iter()
-            .map(|peer| format!("{} {} ({:.3})", peer.name, number(peer.gflops), peer.ratio))
+            .map(|peer| format!("{} {} ({:.3})", peer.name, speed_text(peer.gflops), peer.ratio))
             .collect();
-        let _ = writeln!(
-            html,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td>\
-             <td>{}</td><td>{}</td><td>{:.1}%</td><td>{}</td><td>{}</td></tr>",
-            row.m,
-            row.n,
-            row.k,
-            row.transpose.name(),
-            escape(&row.variant),
-            number(row.gflops),
-            row.us,
+        vec![
+            row.m.to_string(),
+            row.n.to_string(),
+            row.k.to_string(),
+            row.transpose.name().to_owned(),
+            row.variant.clone(),
+            speed_text(row.gflops),
+            format!("{:.1}", row.us),
             or_dash(row.roofline_share.map(|share| format!("{:.1}%", 100.0 * share))),
-            row.error.map_or("NaN".to_owned(), |error| error_text(row, error)),
-            100.0 * row.cv,
+            row.error_text(),
+            format!("{:.1}%", 100.0 * row.cv),
             or_dash(row.time_by_plain.map(|time| format!("{time:.3}"))),
-            escape(&peers.join("; "))
-        );
+            peers.join("; "),
+        ]
+    };
+    let is_words = |heading: &str| ["op", "variant", "peers"].contains(&heading);
+    Table {
+        header: HEADER.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(cells).collect(),
+        numeric: HEADER.map(|heading| !is_words(heading)).to_vec(),
+        caption: String::new(),
     }
-    html.push_str("</table>\n");
-    html
 }

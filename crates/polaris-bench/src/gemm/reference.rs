@@ -1,11 +1,14 @@
 //! How far a result is from the product in `f64`.
 
-use polaris::ops::elementwise::Elementwise;
-use polaris::ops::{Array, Operation, Unary};
-use polaris::{DType, DeviceRef, Shape};
+use polaris_core::random::SplitMix64;
+use polaris_core::{DType, Shape};
+use polaris_ops::elementwise::Elementwise;
+use polaris_ops::{Array, Operation, Unary};
+use polaris_runtime::DeviceRef;
 
 use super::cases::{Case, Dims};
 use super::operands::{Operands, bytes_of, element};
+use crate::Result;
 
 /// Products with at most this many multiplications are compared as a whole.
 const WHOLE: u128 = 1 << 27;
@@ -28,7 +31,11 @@ pub struct Reference {
 }
 
 impl Reference {
-    pub fn new(case: &Case, operands: &Operands) -> anyhow::Result<Self> {
+    /// Computes it for these operands.
+    ///
+    /// # Errors
+    /// If the operands on the host cannot be read.
+    pub fn new(case: &Case, operands: &Operands) -> Result<Self> {
         let Dims { m, n, k } = case.dims;
         let (rows, columns) = if m as u128 * n as u128 * k as u128 <= WHOLE {
             ((0..m).collect(), (0..n).collect())
@@ -59,7 +66,10 @@ impl Reference {
     }
 
     /// The same with a bias for each column added, and GELU applied.
-    pub fn bias_gelu(&self, bias: &Array, host: &DeviceRef) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If the bias cannot be read.
+    pub fn bias_gelu(&self, bias: &Array, host: &DeviceRef) -> Result<Self> {
         let (bytes, dtype) = (bytes_of(bias)?, bias.dtype());
         let width = self.columns.len();
         let values = self.values.iter().enumerate();
@@ -97,14 +107,8 @@ fn some_of(size: usize, count: usize, seed: u64) -> Vec<usize> {
     if size <= count {
         return (0..size).collect();
     }
-    let mut state = seed;
-    let mut next = || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % size as u64) as usize
-    };
+    let mut random = SplitMix64::new(seed);
+    let mut next = || (random.bits() % size as u64) as usize;
     let mut indices = vec![0, size - 1];
     indices.extend((2..count).map(|_| next()));
     indices.truncate(count);

@@ -1,12 +1,12 @@
 //! What a device can reach at most, by what was measured of it.
 
-use polaris::runtime::measure;
-use polaris::{DType, DeviceRef};
+use polaris_core::{CancellationToken, DType, Progress};
+use polaris_runtime::measure;
+use polaris_runtime::{DeviceRef, Runtime};
 use serde::Serialize;
 
 use super::cases::Case;
-use crate::interrupt;
-use crate::session::Session;
+use crate::Result;
 
 /// Arithmetic and memory of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -19,19 +19,32 @@ pub struct Roofline {
 
 impl Roofline {
     /// From the machine's profile; measured now, and remembered, if it is not there.
-    pub fn of(session: &mut Session, device: &DeviceRef) -> anyhow::Result<Self> {
-        // The profile holds figures of all threads.
-        let own_threads = device.as_cpu().is_some() && session.global.threads.is_some();
-        let known = session.runtime.profile(device.as_ref()).and_then(|p| p.measured.clone());
+    /// The profile holds figures of all threads: of `own_threads` nothing is known or remembered.
+    ///
+    /// # Errors
+    /// If the device fails, or if it is cancelled.
+    pub fn of(
+        runtime: &mut Runtime,
+        device: &DeviceRef,
+        own_threads: bool,
+        cancellation: &CancellationToken,
+        progress: &mut dyn Progress,
+    ) -> Result<Self> {
+        let own_threads = device.as_cpu().is_some() && own_threads;
+        let known = runtime.profile(device.as_ref()).and_then(|p| p.measured.clone());
         let measured = match known.filter(|_| !own_threads) {
             Some(measured) => measured,
             None => {
-                let measured = measure::measure(device, &interrupt::requested)?;
+                let measured = measure::measure(device, &|| cancellation.is_cancelled())?;
                 if !own_threads {
                     let remembered = measured.clone();
-                    session.remember(device.as_ref(), |profile| {
+                    let kept = runtime.remember(device.as_ref(), |profile| {
                         profile.measured = Some(remembered.clone());
                     });
+                    if let Err(error) = kept {
+                        let lost = "what was found is forgotten when this command ends";
+                        progress.note(&format!("{error}; {lost}"));
+                    }
                 }
                 measured
             }

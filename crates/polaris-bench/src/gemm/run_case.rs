@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use polaris::runtime::Error as RuntimeError;
-use polaris::{DType, DeviceRef};
+use polaris_core::DType;
 use polaris_peers::{Peer, Problem};
+use polaris_runtime::DeviceRef;
 
+use super::GemmOptions;
 use super::cases::{Case, Dims, VariantChoice};
-use super::contenders::{Named, Theirs, bias_gelu, spoil, streamed, variants};
-use super::operands::Operands;
+use super::contenders::{Named, Theirs, bias_gelu, streamed, variants};
+use super::operands::{Operands, spoil};
 use super::reference::Reference;
 use super::results::{OverlapRow, PeerRow, Row, finite};
 use super::roofline::{Roofline, intensity};
-use crate::arguments::Gemm;
-use crate::exit;
 use crate::timing::{Contender, Limits, Timing, take_turns, time_one};
+use crate::{Error, Result};
 
 /// The shortest sample: long against the clock, against waiting for a GPU, and against waking the
 /// threads that slept while the others had their turn.
@@ -42,9 +42,9 @@ struct PeerEntry<'a> {
 pub fn run_case(
     case: &Case,
     place: &Place<'_>,
-    options: &Gemm,
+    options: &GemmOptions,
     note: &mut dyn FnMut(String),
-) -> anyhow::Result<Vec<Row>> {
+) -> Result<Vec<Row>> {
     let (device, host) = (place.device, place.host);
     let with_epilogue = options.epilogue.is_some() && case.numbers.dtype().is_float();
     if options.epilogue.is_some() && !with_epilogue {
@@ -55,7 +55,7 @@ pub fn run_case(
         && case.numbers.dtype() == DType::F32
         && options.variants.iter().any(VariantChoice::is_more_than_default);
     let on_device = Operands::new(case, device, host, with_epilogue || more_than_kernels);
-    let in_blocks = is_opencl && on_device.as_ref().is_err_and(is_too_large);
+    let in_blocks = is_opencl && on_device.as_ref().is_err_and(Error::is_too_large);
     let operands = if in_blocks {
         note(format!("{}: {} does not fit and is streamed", device.id(), case.dims));
         Operands::new(case, host, host, false)?
@@ -83,13 +83,13 @@ pub fn run_case(
     for mut one in ours {
         spoil(one.contender.out())?;
         // The first call builds programs.
-        time_one(&mut one.contender)?;
+        time_one::<Error>(&mut one.contender)?;
         let reference = match &bias_reference {
             Some(reference) if one.with_epilogue => reference,
             _ => &reference,
         };
         let error = reference.error_of(&one.contender.result()?);
-        if one.optional && time_one(&mut one.contender)? > budget {
+        if one.optional && time_one::<Error>(&mut one.contender)? > budget {
             note(format!(
                 "{}: {} {}: a call of the variant {} takes longer than --seconds; it is left out",
                 device.id(),
@@ -110,7 +110,7 @@ pub fn run_case(
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
     contenders.extend(kept.iter_mut().map(|one| &mut one.contender as &mut dyn Contender));
     contenders.extend(peers.iter_mut().map(|peer| &mut peer.contender as &mut dyn Contender));
-    let timings = take_turns(&mut contenders, &limits)?;
+    let timings = take_turns(&mut contenders, &limits, &options.cancellation)?;
     let (our_timings, peer_timings) = timings.split_at(kept.len());
     Ok(rows(case, place, &kept, &errors, our_timings, &peers, peer_timings))
 }
@@ -136,10 +136,10 @@ fn enter_peers<'a>(
     };
     let mut entries = Vec::new();
     for peer in peers.iter().filter(|peer| peer.supports(&problem)) {
-        let entry = || -> anyhow::Result<PeerEntry<'a>> {
+        let entry = || -> Result<PeerEntry<'a>> {
             let product = peer.prepare(&problem, a, b)?;
             let mut contender = Theirs { product, settles_in: peer.settles_in() };
-            time_one(&mut contender)?;
+            time_one::<Error>(&mut contender)?;
             let error = reference.error_of(&contender.result()?);
             Ok(PeerEntry { name: peer.name(), contender, error })
         };
@@ -147,7 +147,7 @@ fn enter_peers<'a>(
             Ok(entry) => entries.push(entry),
             Err(error) => {
                 let (name, numbers) = (peer.name(), case.numbers.name());
-                note(format!("{name} is left out of {numbers} {}: {error:#}", case.dims));
+                note(format!("{name} is left out of {numbers} {}: {error}", case.dims));
             }
         }
     }
@@ -205,12 +205,4 @@ fn rows(
         }
     };
     ours.iter().zip(errors).zip(timings).map(row).collect()
-}
-
-/// Whether an error means that a case is too large for the device, so that others may still fit.
-pub fn is_too_large(error: &anyhow::Error) -> bool {
-    matches!(
-        exit::runtime_error(error),
-        Some(RuntimeError::OutOfMemory { .. } | RuntimeError::AllocationTooLarge { .. })
-    )
 }

@@ -5,10 +5,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::results::{DeviceFacts, Results, Row};
+use crate::{Error, Result};
 
 const SCHEMA: &str = "polaris.gemm-results/1";
 
@@ -19,9 +19,11 @@ const MAX_BYTES: u64 = 256 << 20;
 const CASE_FIELDS: [&str; 7] = ["dtype", "transpose", "m", "n", "k", "threads", "variant"];
 
 /// Writes or updates a file for each device; says which.
-pub fn save(folder: &Path, results: &Results) -> anyhow::Result<Vec<PathBuf>> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("could not make the folder {}", folder.display()))?;
+///
+/// # Errors
+/// If the folder or a file cannot be written, or if a file there is of another kind.
+pub fn save(folder: &Path, results: &Results) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder).map_err(|error| Error::file("make the folder", folder, error))?;
     let mut files = Vec::new();
     for facts in &results.devices {
         let rows: Vec<&Row> =
@@ -32,7 +34,8 @@ pub fn save(folder: &Path, results: &Results) -> anyhow::Result<Vec<PathBuf>> {
         let file = folder.join(file_name(facts));
         let old = read(&file)?;
         let text = serde_json::to_string_pretty(&updated(old, facts, results, &rows)?)?;
-        replace_file(&file, &format!("{text}\n"))?;
+        let written = polaris_files::write_atomic(&file, format!("{text}\n").as_bytes());
+        written.map_err(|error| Error::file("write", &file, error))?;
         files.push(file);
     }
     Ok(files)
@@ -63,21 +66,18 @@ fn slug(text: &str) -> String {
 }
 
 /// The runs of a file that is there.
-fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
+fn read(file: &Path) -> Result<Vec<Value>> {
     let text = match polaris_files::read_text(file, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("could not read {}", file.display()));
-        }
+        Err(error) => return Err(Error::file("read", file, error)),
     };
-    let mut document: Value = serde_json::from_str(&text)
-        .with_context(|| format!("{} is damaged; remove it to begin anew", file.display()))?;
-    anyhow::ensure!(
-        document["schema"] == SCHEMA,
-        "{} is not of the version {SCHEMA}; remove it to begin anew",
-        file.display()
-    );
+    let document = serde_json::from_str(&text);
+    let mut document: Value =
+        document.map_err(|source| Error::Damaged { path: file.to_owned(), source })?;
+    if document["schema"] != SCHEMA {
+        return Err(Error::OtherVersion { path: file.to_owned(), expected: SCHEMA });
+    }
     match document["runs"].take() {
         Value::Array(runs) => Ok(runs),
         _ => Ok(Vec::new()),
@@ -90,7 +90,7 @@ fn updated(
     facts: &DeviceFacts,
     results: &Results,
     rows: &[&Row],
-) -> anyhow::Result<Value> {
+) -> Result<Value> {
     let mut new = rows.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
     for row in new.iter_mut().filter_map(Value::as_object_mut) {
         // The file is about one device, which another machine may list elsewhere.
@@ -122,12 +122,6 @@ fn updated(
     }))
 }
 
-/// Writes a file beside its place and renames it: a reader sees the old one or the new one.
-pub fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    polaris::data::write_atomic(path, text.as_bytes())
-        .with_context(|| format!("could not write {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::results::tests::row;
@@ -135,7 +129,7 @@ mod tests {
 
     fn results(rows: Vec<Row>, date: &str) -> Results {
         let facts = DeviceFacts {
-            device: polaris::DeviceId::Cpu,
+            device: polaris_runtime::DeviceId::Cpu,
             device_name: "Some CPU(R) @ 2.80GHz".into(),
             chip: "cpu".into(),
             platform: "native".into(),

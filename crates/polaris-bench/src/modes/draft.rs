@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 
-use polaris::data::Random;
-use polaris::onnx::{Attribute, Attributes, Dim, Graph, Model, Node, Tensor, Type, ValueId};
+use polaris_data::Random;
+use polaris_onnx::{Attribute, Attributes, Dim, Graph, Model, Node, Tensor, Type, ValueId};
+
+use crate::Result;
 
 /// The version of operators that the graphs are written in.
 const OPSET: i64 = 17;
@@ -26,20 +28,20 @@ pub struct Drafted {
 
 impl Draft {
     /// An input of numbers from -1 to 1.
-    pub fn numbers(&mut self, name: &str, shape: &[usize]) -> anyhow::Result<ValueId> {
+    pub fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<ValueId> {
         let words: Vec<u64> = name.bytes().map(u64::from).collect();
         self.input(name, uniform(&words, shape, 1.0)?)
     }
 
     /// An input of indices below `end`.
-    pub fn indices(&mut self, name: &str, shape: &[usize], end: u64) -> anyhow::Result<ValueId> {
+    pub fn indices(&mut self, name: &str, shape: &[usize], end: u64) -> Result<ValueId> {
         let mut random = Random::new(&[end]);
         let count = shape.iter().product();
         let values: Vec<i64> = (0..count).map(|_| random.below(end) as i64).collect();
         self.input(name, Tensor::new(shape, values)?)
     }
 
-    fn input(&mut self, name: &str, tensor: Tensor) -> anyhow::Result<ValueId> {
+    fn input(&mut self, name: &str, tensor: Tensor) -> Result<ValueId> {
         let ty = tensor_type(&tensor);
         let id = self.graph.add_value(name.to_owned(), Some(ty), None);
         self.graph.inputs.push(id);
@@ -48,7 +50,7 @@ impl Draft {
     }
 
     /// Weights from `-limit` to `limit`; each tensor of a graph has others.
-    pub fn weights(&mut self, shape: &[usize], limit: f64) -> anyhow::Result<ValueId> {
+    pub fn weights(&mut self, shape: &[usize], limit: f64) -> Result<ValueId> {
         let place = self.graph.values.len() as u64;
         Ok(self.constant(uniform(&[place], shape, limit)?))
     }
@@ -65,7 +67,7 @@ impl Draft {
     }
 
     /// Constant lengths.
-    pub fn lengths(&mut self, values: &[usize]) -> anyhow::Result<ValueId> {
+    pub fn lengths(&mut self, values: &[usize]) -> Result<ValueId> {
         let values: Vec<i64> = values.iter().map(|&value| value as i64).collect();
         Ok(self.constant(Tensor::new(&[values.len()], values)?))
     }
@@ -122,7 +124,7 @@ fn tensor_type(tensor: &Tensor) -> Type {
 }
 
 /// Numbers from `-limit` to `limit`, the same for the same words.
-fn uniform(words: &[u64], shape: &[usize], limit: f64) -> anyhow::Result<Tensor> {
+fn uniform(words: &[u64], shape: &[usize], limit: f64) -> Result<Tensor> {
     let mut random = Random::new(words);
     let count = shape.iter().product();
     let values: Vec<f32> = (0..count).map(|_| random.within(limit) as f32).collect();

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use polaris::DeviceRef;
-use polaris::graph::plan::Choice;
-use polaris::graph::{Mode, Options, Session as Model};
-use polaris::onnx::{Tensor, Value};
+use polaris_core::CancellationToken;
+use polaris_graph::plan::Choice;
+use polaris_graph::{Mode, Options, Session as Model};
+use polaris_onnx::{Tensor, Value};
+use polaris_runtime::{DeviceRef, Runtime};
 
 use super::draft::Drafted;
 use super::effort::{Effort, Speeds};
 use super::results::{Entry, Measured, ModeOf, TOLERANCE};
 use super::tokens::Text;
-use crate::interrupt;
-use crate::session::Session;
+use crate::error::go_on;
 use crate::timing::{Contender, Timing, take_turns};
+use crate::{Error, Result};
 
 /// A session goes on without a device that fails; its time would be the CPU's.
 const DEVICE_FAILED: &str = "the device failed; POLARIS_LOG=warn says why";
@@ -29,13 +29,13 @@ struct Candidate<'a> {
 }
 
 impl Contender for Candidate<'_> {
-    fn run(&mut self) -> anyhow::Result<()> {
+    fn run(&mut self) -> Result<()> {
         self.model.run(self.inputs)?;
         Ok(())
     }
 
     /// Outputs are on the host when a run returns.
-    fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -46,20 +46,21 @@ impl Contender for Candidate<'_> {
 
 /// Measures a graph in each mode; the operations of a call, where there are any, come with it.
 pub fn measure_graph(
-    session: &Session,
+    runtime: &Runtime,
     device: Option<&DeviceRef>,
     drafted: &Drafted,
     effort: &Effort,
     speeds: &mut Speeds,
-) -> anyhow::Result<(Option<u64>, Vec<Entry>)> {
+    cancellation: &CancellationToken,
+) -> Result<(Option<u64>, Vec<Entry>)> {
     let open = |mode: Mode| {
         let options = Options {
             mode,
             device: device.filter(|_| mode != Mode::Cpu).cloned(),
-            cancellation: Some(interrupt::token()),
+            cancellation: Some(cancellation.clone()),
             ..Options::default()
         };
-        Model::new(&session.runtime, drafted.model.clone(), &options)
+        Model::new(runtime, drafted.model.clone(), &options)
     };
     let inputs: Vec<(&str, Value)> = (drafted.inputs.iter())
         .map(|(name, tensor)| (name.as_str(), Value::Tensor(tensor.clone())))
@@ -81,9 +82,7 @@ pub fn measure_graph(
             entries.push(Entry::left_out(mode, DEVICE_FAILED));
             continue;
         }
-        if interrupt::requested() {
-            return Err(polaris::runtime::Error::Interrupted.into());
-        }
+        go_on(cancellation)?;
         if let Some(why) = effort.too_long(mode, flops, speeds, candidates.len()) {
             entries.push(Entry::left_out(mode, why));
             continue;
@@ -101,7 +100,8 @@ pub fn measure_graph(
             entries.push(Entry::left_out(mode, DEVICE_FAILED));
             continue;
         }
-        let (_, output) = outputs.into_iter().next().context("the graph gives nothing")?;
+        let output = outputs.into_iter().next();
+        let (_, output) = output.ok_or(Error::BadWorkload("the graph gives nothing"))?;
         let output = output.tensor()?.clone();
         let difference = match &expected_outputs {
             None => None,
@@ -114,7 +114,7 @@ pub fn measure_graph(
         candidates.iter_mut().map(|one| one as &mut dyn Contender).collect();
     let timings = match contenders.is_empty() {
         true => Vec::new(),
-        false => take_turns(&mut contenders, &effort.limits)?,
+        false => take_turns(&mut contenders, &effort.limits, cancellation)?,
     };
     for (candidate, timing) in candidates.into_iter().zip(timings) {
         speeds.learn(candidate.mode, flops, timing.seconds);
@@ -125,7 +125,7 @@ pub fn measure_graph(
 }
 
 impl Candidate<'_> {
-    fn summary(self, timing: Timing, drafted: &Drafted, effort: &Effort) -> anyhow::Result<Entry> {
+    fn summary(self, timing: Timing, drafted: &Drafted, effort: &Effort) -> Result<Entry> {
         let plan = self.model.plan(&drafted.types())?;
         let prediction = plan.prediction.as_ref().map(|prediction| {
             let seconds = match prediction.chosen {
@@ -166,7 +166,7 @@ fn timed(timing: Timing, first_ms: f64) -> Measured {
 
 /// The largest difference of two outputs, by the largest element of the expected one; infinite where one is
 /// no number.
-fn largest_difference(found: &Tensor, expected: &Tensor) -> anyhow::Result<f64> {
+fn largest_difference(found: &Tensor, expected: &Tensor) -> Result<f64> {
     if found.shape() != expected.shape() {
         return Ok(f64::INFINITY);
     }
@@ -182,12 +182,12 @@ fn largest_difference(found: &Tensor, expected: &Tensor) -> anyhow::Result<f64> 
 }
 
 impl Contender for &Text {
-    fn run(&mut self) -> anyhow::Result<()> {
+    fn run(&mut self) -> Result<()> {
         std::hint::black_box(self.encode()?);
         Ok(())
     }
 
-    fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -197,11 +197,17 @@ impl Contender for &Text {
 }
 
 /// Measures tokenization, which knows one mode only.
-pub fn measure_tokens(with_device: bool, effort: &Effort) -> anyhow::Result<Vec<Entry>> {
+pub fn measure_tokens(
+    with_device: bool,
+    effort: &Effort,
+    cancellation: &CancellationToken,
+) -> Result<Vec<Entry>> {
     let begin = Instant::now();
     let text = Text::new()?;
     let first_ms = begin.elapsed().as_secs_f64() * 1e3;
-    let timing = take_turns(&mut [&mut &text], &effort.limits)?.remove(0);
+    let mut contender = &text;
+    let timings = take_turns::<Error>(&mut [&mut contender], &effort.limits, cancellation)?;
+    let timing = timings[0];
     let mut entries = vec![Entry::measured(ModeOf::Cpu, timed(timing, first_ms))];
     if with_device {
         let why = "on the CPU in every mode";

@@ -1,55 +1,40 @@
-//! `polaris bench modes`: this machine's CPU, its GPU, and both together, in what models are made of.
+//! This machine's CPU, its GPU, and both together, in what models are made of.
 
 mod draft;
 mod effort;
 mod measure;
 mod page;
 mod results;
-mod table;
 mod tokens;
+mod words;
 mod workloads;
 
-use polaris::DeviceRef;
-use polaris::runtime::DeviceKind;
+use polaris_core::{CancellationToken, Progress};
+use polaris_runtime::{DeviceId, DeviceKind, DeviceRef, Runtime};
 
-use crate::arguments::{BenchModes, Global};
-use crate::commands::bench_gemm::{date, save::replace_file};
-use crate::commands::devices;
-use crate::exit;
-use crate::output::{self, progress, say};
-use crate::session::Session;
+pub use page::page;
+pub use results::{Entry, Measured, ModeOf, OpenCl, Results, Row, TOLERANCE};
+pub use words::{gigaflops, milliseconds, remark};
+
+use crate::Result;
 use effort::{Effort, Speeds};
 use measure::{measure_graph, measure_tokens};
-use results::{OpenCl, Row, TOLERANCE};
 use workloads::{Kind, WORKLOADS, Workload};
 
-pub use results::Results;
-pub use table::print;
-
-pub fn run(global: Global, options: &BenchModes) -> anyhow::Result<u8> {
-    let json = global.json;
-    let chosen = choose(&options.only);
-    let mut session = Session::new(global)?;
-    session.check_new_devices()?;
-    let results = measure(&session, &chosen, options.quick)?;
-    if json {
-        output::print_json("polaris.bench.modes/1", &results)?;
-    } else {
-        print(&results)?;
-    }
-    if let Some(file) = &options.html {
-        replace_file(file, &page::page(&session, &results).render())?;
-        say!("note: the page is {}", file.display());
-    }
-    Ok(if results.ok { exit::OK } else { exit::FOUND_WRONG })
+/// What to compare, and how thoroughly.
+#[derive(Debug, Clone, Default)]
+pub struct ModesOptions {
+    /// The devices that may be compared with the CPU; all of them if none is named.
+    pub devices: Vec<DeviceId>,
+    /// Names of workloads, as [`workload_names`] lists them; all if there are none.
+    pub only: Vec<String>,
+    /// Few rounds, and nothing that takes long.
+    pub quick: bool,
+    /// Ends it.
+    pub cancellation: CancellationToken,
 }
 
-/// The short form, for a first look at a machine.
-pub fn quick(session: &Session) -> anyhow::Result<Results> {
-    measure(session, &choose(&[]), true)
-}
-
-/// What `--only` takes.
+/// The names of all workloads.
 pub fn workload_names() -> impl Iterator<Item = &'static str> {
     WORKLOADS.iter().map(|workload| workload.name)
 }
@@ -61,41 +46,47 @@ fn choose(names: &[String]) -> Vec<&'static Workload> {
     WORKLOADS.iter().filter(chosen).collect()
 }
 
-fn measure(
-    session: &Session,
-    workloads: &[&'static Workload],
-    quick: bool,
-) -> anyhow::Result<Results> {
-    let device = opencl_device(session)?;
-    let effort = if quick { Effort::quick() } else { Effort::full() };
+/// Measures the workloads in every mode and compares times and results.
+///
+/// The library notes at the level `warn` that it measures instructions, for every workload.
+///
+/// # Errors
+/// If a device is not there, or if it is cancelled. A device that fails is left out.
+pub fn run(
+    runtime: &Runtime,
+    options: &ModesOptions,
+    progress: &mut dyn Progress,
+) -> Result<Results> {
+    let ModesOptions { quick, cancellation, .. } = options;
+    let workloads = choose(&options.only);
+    let device = opencl_device(runtime, &options.devices)?;
+    let effort = if *quick { Effort::quick() } else { Effort::full() };
     let mut speeds = Speeds::default();
-    let bar = progress(workloads.len(), "comparing modes");
-    let quiet = Quiet::new();
+    progress.begin("comparing modes", workloads.len());
     let mut rows = Vec::new();
-    for workload in workloads {
-        bar.set_message(workload.title);
+    for (done, workload) in workloads.iter().enumerate() {
+        progress.advance(done, workload.title);
         let (flops, modes) = match workload.kind {
-            Kind::Tokens => (None, measure_tokens(device.is_some(), &effort)?),
+            Kind::Tokens => (None, measure_tokens(device.is_some(), &effort, cancellation)?),
             Kind::Product(draft) | Kind::Network(draft) => {
-                measure_graph(session, device.as_ref(), &draft()?, &effort, &mut speeds)?
+                let (device, drafted) = (device.as_ref(), draft()?);
+                measure_graph(runtime, device, &drafted, &effort, &mut speeds, cancellation)?
             }
         };
         let Workload { name, title, about, .. } = **workload;
         let mut row = Row { workload: name, title, about, flops, fastest: None, modes };
         row.compare();
         rows.push(row);
-        bar.inc(1);
     }
-    bar.finish_and_clear();
-    drop(quiet);
+    progress.end();
     Ok(Results {
         polaris: env!("CARGO_PKG_VERSION"),
-        date: date::now(),
-        quick,
+        date: crate::now(),
+        quick: *quick,
         ok: rows.iter().all(Row::agrees),
-        cpu: session.runtime.cpu().info().name.clone(),
-        threads: session.runtime.cpu().capabilities().compute_units,
-        notes: notes(session, device.as_ref()),
+        cpu: runtime.cpu().info().name.clone(),
+        threads: runtime.cpu().capabilities().compute_units,
+        notes: notes(runtime, &options.devices, device.as_ref()),
         device: device.as_ref().map(described),
         tolerance: TOLERANCE,
         results: rows,
@@ -104,8 +95,8 @@ fn measure(
 
 /// The OpenCL device to compare with: the first GPU among those that the user chose, else the first of any
 /// kind.
-fn opencl_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
-    let mut devices = session.devices()?;
+fn opencl_device(runtime: &Runtime, chosen: &[DeviceId]) -> Result<Option<DeviceRef>> {
+    let mut devices = runtime.chosen(chosen)?;
     devices.retain(|device| device.as_opencl().is_some());
     let gpu = devices.iter().position(|device| device.info().kind == DeviceKind::Gpu);
     Ok(devices.into_iter().nth(gpu.unwrap_or(0)))
@@ -122,7 +113,7 @@ fn described(device: &DeviceRef) -> OpenCl {
 }
 
 /// What all figures have in common, in words.
-fn notes(session: &Session, device: Option<&DeviceRef>) -> Vec<String> {
+fn notes(runtime: &Runtime, chosen: &[DeviceId], device: Option<&DeviceRef>) -> Vec<String> {
     match device {
         Some(device) if device.info().kind == DeviceKind::Cpu => vec![format!(
             "{} is the CPU under another name ({}): the modes gpu and hybrid show what OpenCL costs on \
@@ -131,32 +122,12 @@ fn notes(session: &Session, device: Option<&DeviceRef>) -> Vec<String> {
             device.info().platform
         )],
         Some(_) => Vec::new(),
-        None if !session.global.device.is_empty() => {
+        None if !chosen.is_empty() => {
             vec!["Only the CPU was asked for; without --device the modes are compared.".to_owned()]
         }
         None => {
             let found = "There is no OpenCL device, so only the CPU is measured.".to_owned();
-            [found].into_iter().chain(devices::ways_to_opencl(session)).collect()
+            [found].into_iter().chain(runtime.ways_to_opencl()).collect()
         }
-    }
-}
-
-/// Keeps the library from saying on stderr, for every workload, that it measures instructions, as long as
-/// the user did not ask for its words.
-struct Quiet(log::LevelFilter);
-
-impl Quiet {
-    fn new() -> Self {
-        let before = log::max_level();
-        if std::env::var_os("POLARIS_LOG").is_none() {
-            log::set_max_level(log::LevelFilter::Error);
-        }
-        Self(before)
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        log::set_max_level(self.0);
     }
 }

@@ -1,14 +1,13 @@
 //! The comparison as a page: what is fastest, times, speeds and speed-ups as bars, and every figure.
 
-use polaris::runtime::Bytes;
 use polaris_report::{BarPlot, Page, Table};
+use polaris_runtime::{Bytes, Runtime};
 
 use super::results::{Entry, Measured, ModeOf, Results, Row};
-use super::table::{gigaflops, milliseconds, remark};
-use crate::session::Session;
+use super::words::{gigaflops, milliseconds, remark};
 
-/// The page.
-pub fn page(session: &Session, results: &Results) -> Page {
+/// The page, about the machine that `runtime` is of.
+pub fn page(runtime: &Runtime, results: &Results) -> Page {
     let mut page = Page::new("CPU, GPU and both").lead(&summary(results));
     for wrong in results.disagreements() {
         page = page.lead(&format!("WRONG: {wrong}."));
@@ -16,7 +15,7 @@ pub fn page(session: &Session, results: &Results) -> Page {
     for note in &results.notes {
         page = page.lead(note);
     }
-    page = plots(page.facts(&facts(session, results)), results);
+    page = plots(page.facts(&facts(runtime, results)), results);
     let about = |row: &Row| (row.title, row.about.to_owned());
     let about: Vec<(&str, String)> = results.results.iter().map(about).collect();
     page.section("All figures")
@@ -50,8 +49,8 @@ fn summary(results: &Results) -> String {
     )
 }
 
-fn facts(session: &Session, results: &Results) -> Vec<(&'static str, String)> {
-    let hardware = session.runtime.hardware();
+fn facts(runtime: &Runtime, results: &Results) -> Vec<(&'static str, String)> {
+    let hardware = runtime.hardware();
     let effort =
         if results.quick { "quick: few rounds, and what takes long is left out" } else { "full" };
     let device = results.device.as_ref().map_or("none".to_owned(), |device| {

@@ -1,7 +1,7 @@
 //! What was measured, as plain data: printed as JSON, shown as a table and as a page.
 
-use polaris::DeviceId;
-use polaris::graph::plan::Choice;
+use polaris_graph::plan::Choice;
+use polaris_runtime::DeviceId;
 use serde::Serialize;
 
 /// Outputs of two modes may differ by this share of the largest output. Sums of `f32` in another order differ
@@ -11,26 +11,36 @@ pub const TOLERANCE: f64 = 1e-4;
 /// Everything of one run.
 #[derive(Debug, Serialize)]
 pub struct Results {
+    /// The version that was measured.
     pub polaris: &'static str,
+    /// When it was measured.
     pub date: String,
+    /// Whether it is the short form.
     pub quick: bool,
     /// Whether all modes agree.
     pub ok: bool,
+    /// The CPU.
     pub cpu: String,
+    /// Its threads.
     pub threads: usize,
     /// The OpenCL device of the modes `gpu` and `hybrid`.
     pub device: Option<OpenCl>,
     /// What a reader should know of all figures.
     pub notes: Vec<String>,
+    /// See [`TOLERANCE`].
     pub tolerance: f64,
+    /// A row for each workload.
     pub results: Vec<Row>,
 }
 
 /// The device beside the CPU.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpenCl {
+    /// Its number among the devices.
     pub id: DeviceId,
+    /// What its driver calls it.
     pub name: String,
+    /// The platform and the driver.
     pub driver: String,
     /// It is the CPU under another name.
     pub is_the_cpu: bool,
@@ -39,12 +49,17 @@ pub struct OpenCl {
 /// A workload in every mode.
 #[derive(Debug, Serialize)]
 pub struct Row {
+    /// Its name, as it is chosen by.
     pub workload: &'static str,
+    /// Its name, as people read it.
     pub title: &'static str,
+    /// What is computed from what.
     pub about: &'static str,
     /// Additions and multiplications of a call, where they say something.
     pub flops: Option<u64>,
+    /// Where modes were compared.
     pub fastest: Option<ModeOf>,
+    /// Each mode.
     pub modes: Vec<Entry>,
 }
 
@@ -52,12 +67,16 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModeOf {
+    /// The CPU alone.
     Cpu,
+    /// The OpenCL device, as far as it has the operations.
     Gpu,
+    /// Both.
     Hybrid,
 }
 
 impl ModeOf {
+    /// All of them.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Gpu, Self::Hybrid];
 
     /// As `--mode` writes it.
@@ -73,8 +92,11 @@ impl ModeOf {
 /// A workload in a mode: figures, or why there are none.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
+    /// The mode.
     pub mode: ModeOf,
+    /// The figures.
     pub measured: Option<Measured>,
+    /// Why there are none.
     pub left_out: Option<String>,
 }
 
@@ -85,31 +107,36 @@ pub struct Measured {
     pub first_ms: f64,
     /// The median of a call, with inputs from the host's memory and outputs to it.
     pub ms: f64,
+    /// The fastest sample.
     pub fastest_ms: f64,
     /// The samples' standard deviation by their mean.
     pub cv: f64,
+    /// How many there were.
     pub samples: usize,
     /// The instructions alone, without the copies of inputs and outputs.
     pub compute_ms: Option<f64>,
+    /// Where operations are counted.
     pub gflops: Option<f64>,
     /// The CPU's time by this one's.
     pub speedup: Option<f64>,
     /// The largest difference to the CPU's outputs, by the largest output.
     pub difference: Option<f64>,
+    /// Whether that is allowed.
     pub agrees: Option<bool>,
     /// Whether every instruction ran on the device; not for the CPU.
     pub wholly_on_device: Option<bool>,
     /// What the cost model expected of the plan that the mode `hybrid` chose.
     pub predicted_ms: Option<f64>,
+    /// Where that plan runs.
     pub chosen: Option<Choice>,
 }
 
 impl Entry {
-    pub fn measured(mode: ModeOf, measured: Measured) -> Self {
+    pub(super) fn measured(mode: ModeOf, measured: Measured) -> Self {
         Self { mode, measured: Some(measured), left_out: None }
     }
 
-    pub fn left_out(mode: ModeOf, why: impl Into<String>) -> Self {
+    pub(super) fn left_out(mode: ModeOf, why: impl Into<String>) -> Self {
         Self { mode, measured: None, left_out: Some(why.into()) }
     }
 }
@@ -128,7 +155,7 @@ impl Row {
     }
 
     /// Fills in what follows from the times: speed, speed-up, the fastest mode.
-    pub fn compare(&mut self) {
+    pub(super) fn compare(&mut self) {
         let cpu = self.of(ModeOf::Cpu).map(|measured| measured.ms);
         let flops = self.flops;
         for measured in self.modes.iter_mut().filter_map(|entry| entry.measured.as_mut()) {
@@ -178,10 +205,10 @@ impl Results {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
-    pub fn row(title: &'static str, times: [Option<f64>; 3]) -> Row {
+    fn row(title: &'static str, times: [Option<f64>; 3]) -> Row {
         let entry = |(mode, time): (ModeOf, Option<f64>)| match time {
             Some(ms) => Entry::measured(mode, Measured { ms, samples: 3, ..Measured::default() }),
             None => Entry::left_out(mode, "too slow"),

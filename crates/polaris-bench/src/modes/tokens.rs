@@ -1,7 +1,8 @@
 //! Tokenization: text of the bundled book to numbers, by a byte-pair encoding that is learned from it.
 
-use anyhow::ensure;
-use polaris::data::{Bpe, Tokenizer, text};
+use polaris_data::{Bpe, Tokenizer, text};
+
+use crate::{Error, Result};
 
 /// Characters that the encoding is learned from; more would take longer than what is measured.
 const LEARNED_FROM: usize = 60_000;
@@ -18,7 +19,7 @@ pub struct Text {
 
 impl Text {
     /// Learns the encoding and cuts the text.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new() -> Result<Self> {
         let book = text()?;
         let mut lines = book.split_inclusive('\n');
         let mut sample = String::new();
@@ -37,12 +38,14 @@ impl Text {
             text.push_str(line);
         }
         let tokens = bpe.encode(&text)?;
-        ensure!(bpe.decode(&tokens) == text, "the tokens of a text do not give the text back");
+        if bpe.decode(&tokens) != text {
+            return Err(Error::BadWorkload("the tokens of a text do not give the text back"));
+        }
         Ok(Self { bpe, text })
     }
 
     /// Encodes all of it.
-    pub fn encode(&self) -> anyhow::Result<Vec<u32>> {
+    pub fn encode(&self) -> Result<Vec<u32>> {
         Ok(self.bpe.encode(&self.text)?)
     }
 }

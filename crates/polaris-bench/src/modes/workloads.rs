@@ -1,8 +1,9 @@
 //! What is compared: matrix products, parts of transformers, a whole one, and tokenization.
 
-use polaris::onnx::{Attribute, ValueId};
+use polaris_onnx::{Attribute, ValueId};
 
 use super::draft::{Draft, Drafted};
+use crate::Result;
 
 /// Something to measure in every mode.
 pub struct Workload {
@@ -19,9 +20,9 @@ pub struct Workload {
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A product of matrices, by a graph.
-    Product(fn() -> anyhow::Result<Drafted>),
+    Product(fn() -> Result<Drafted>),
     /// A part of a network or a whole one, by a graph.
-    Network(fn() -> anyhow::Result<Drafted>),
+    Network(fn() -> Result<Drafted>),
     /// By the tokenizer, which no device has an operation for.
     Tokens,
 }
@@ -90,7 +91,7 @@ struct Size {
     hidden: usize,
 }
 
-fn product(n: usize) -> anyhow::Result<Drafted> {
+fn product(n: usize) -> Result<Drafted> {
     let mut draft = Draft::default();
     let a = draft.numbers("a", &[n, n])?;
     let b = draft.numbers("b", &[n, n])?;
@@ -98,7 +99,7 @@ fn product(n: usize) -> anyhow::Result<Drafted> {
     Ok(draft.finish(y))
 }
 
-fn embedding() -> anyhow::Result<Drafted> {
+fn embedding() -> Result<Drafted> {
     const ROWS: usize = 32_768;
     let mut draft = Draft::default();
     let ids = draft.indices("tokens", &[BATCH * 1024], ROWS as u64)?;
@@ -107,7 +108,7 @@ fn embedding() -> anyhow::Result<Drafted> {
     Ok(draft.finish(y))
 }
 
-fn attention() -> anyhow::Result<Drafted> {
+fn attention() -> Result<Drafted> {
     let mut draft = Draft::default();
     let width = 64 * HEADS;
     let x = draft.numbers("x", &[BATCH, TOKENS, width])?;
@@ -115,7 +116,7 @@ fn attention() -> anyhow::Result<Drafted> {
     Ok(draft.finish(y))
 }
 
-fn feed_forward() -> anyhow::Result<Drafted> {
+fn feed_forward() -> Result<Drafted> {
     let mut draft = Draft::default();
     let size = Size { width: 512, hidden: 2048 };
     let x = draft.numbers("x", &[BATCH * TOKENS, size.width])?;
@@ -124,7 +125,7 @@ fn feed_forward() -> anyhow::Result<Drafted> {
 }
 
 /// An encoder as BERT is one: sums of embeddings, then layers that normalise after each half.
-fn transformer() -> anyhow::Result<Drafted> {
+fn transformer() -> Result<Drafted> {
     const VOCABULARY: usize = 8192;
     const LAYERS: usize = 4;
     let size = Size { width: 256, hidden: 1024 };
@@ -146,7 +147,7 @@ fn transformer() -> anyhow::Result<Drafted> {
     Ok(draft.finish(x))
 }
 
-fn linear(draft: &mut Draft, x: ValueId, (from, to): (usize, usize)) -> anyhow::Result<ValueId> {
+fn linear(draft: &mut Draft, x: ValueId, (from, to): (usize, usize)) -> Result<ValueId> {
     // As PyTorch begins: the results stay about as large as what they are made from.
     let limit = 1.0 / (from as f64).sqrt();
     let weight = draft.weights(&[from, to], limit)?;
@@ -156,10 +157,10 @@ fn linear(draft: &mut Draft, x: ValueId, (from, to): (usize, usize)) -> anyhow::
 }
 
 /// Attention of all tokens to all, head by head.
-fn heads(draft: &mut Draft, x: ValueId, width: usize) -> anyhow::Result<ValueId> {
+fn heads(draft: &mut Draft, x: ValueId, width: usize) -> Result<ValueId> {
     let each = width / HEADS;
     let apart = draft.lengths(&[BATCH, TOKENS, HEADS, each])?;
-    let part = |draft: &mut Draft, order: [i64; 4]| -> anyhow::Result<ValueId> {
+    let part = |draft: &mut Draft, order: [i64; 4]| -> Result<ValueId> {
         let projected = linear(draft, x, (width, width))?;
         let split = draft.node("Reshape", &[projected, apart], &[]);
         Ok(draft.node("Transpose", &[split], &[("perm", Attribute::Ints(order.to_vec()))]))
@@ -180,7 +181,7 @@ fn heads(draft: &mut Draft, x: ValueId, width: usize) -> anyhow::Result<ValueId>
 }
 
 /// Two linear layers with GELU between, written as exporters write it.
-fn two_layers(draft: &mut Draft, x: ValueId, size: Size) -> anyhow::Result<ValueId> {
+fn two_layers(draft: &mut Draft, x: ValueId, size: Size) -> Result<ValueId> {
     let x = linear(draft, x, (size.width, size.hidden))?;
     let (root, one, half) =
         (draft.number(std::f32::consts::SQRT_2), draft.number(1.0), draft.number(0.5));
@@ -192,7 +193,7 @@ fn two_layers(draft: &mut Draft, x: ValueId, size: Size) -> anyhow::Result<Value
     linear(draft, gelu, (size.hidden, size.width))
 }
 
-fn normalised(draft: &mut Draft, x: ValueId, width: usize) -> anyhow::Result<ValueId> {
+fn normalised(draft: &mut Draft, x: ValueId, width: usize) -> Result<ValueId> {
     let scale = draft.weights(&[width], 1.0)?;
     let bias = draft.weights(&[width], 1.0)?;
     Ok(draft.node("LayerNormalization", &[x, scale, bias], &[("axis", Attribute::Int(-1))]))

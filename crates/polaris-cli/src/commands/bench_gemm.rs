@@ -1,10 +1,53 @@
-//! The results as tables, one for each device and type.
+//! `polaris bench gemm`: matrix products, beside other libraries' where they are installed.
 
-use super::results::{DeviceFacts, Results, Row};
-use crate::output::{Table, print_line};
+use polaris_bench::gemm::{self, DeviceFacts, GemmOptions, Results, Row, speed_text};
 
-/// Prints all.
-pub fn print(results: &Results) -> anyhow::Result<()> {
+use crate::arguments::{Gemm, Global};
+use crate::output::{self, Shown, Table, print_line, replace_file, say};
+use crate::session::Session;
+use crate::{exit, interrupt};
+
+pub fn run(global: Global, options: &Gemm) -> anyhow::Result<u8> {
+    let json = global.json;
+    if options.peers {
+        gemm::calm_peers();
+    }
+    let mut session = Session::new(global)?;
+    session.check_new_devices()?;
+    let chosen = GemmOptions {
+        devices: session.global.device.clone(),
+        sizes: options.dims(),
+        numbers: options.dtypes.clone(),
+        transposes: options.transpose.clone(),
+        variants: options.variants.clone(),
+        peers: options.peers,
+        epilogue: options.epilogue,
+        seconds: options.seconds,
+        rest: options.rest,
+        own_threads: session.global.threads.is_some(),
+        command: command_line(std::env::args().skip(1)),
+        cancellation: interrupt::token(),
+    };
+    let results = gemm::run(&mut session.runtime, &chosen, &mut Shown::new())?;
+    if json {
+        output::print_json("polaris.bench.gemm/1", &results)?;
+    } else {
+        print(&results)?;
+    }
+    if let Some(file) = &options.report {
+        replace_file(file, &gemm::page(&session.runtime, &results).render())?;
+        say!("note: the report is in {}", file.display());
+    }
+    if let Some(folder) = &options.save {
+        for file in gemm::save(folder, &results)? {
+            say!("note: the results are in {}", file.display());
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Prints a table for each device and type.
+fn print(results: &Results) -> anyhow::Result<()> {
     for facts in &results.devices {
         let mut rows: Vec<&Row> =
             results.results.iter().filter(|row| row.device == facts.device).collect();
@@ -84,9 +127,9 @@ fn print_rows(rows: &[&Row]) -> anyhow::Result<()> {
             row.k.to_string(),
             row.transpose.name().to_owned(),
             row.variant.clone(),
-            number(row.gflops),
+            speed_text(row.gflops),
             or_dash(row.roofline_share.map(|share| format!("{:.1}%", 100.0 * share))),
-            row.error.map_or("NaN".to_owned(), |error| error_text(row, error)),
+            row.error_text(),
             format!("{:.1}%", 100.0 * row.cv),
         ];
         if with_plain {
@@ -94,7 +137,7 @@ fn print_rows(rows: &[&Row]) -> anyhow::Result<()> {
         }
         for name in &peers {
             let peer = row.peers.iter().find(|peer| peer.name == *name);
-            cells.push(or_dash(peer.map(|peer| number(peer.gflops))));
+            cells.push(or_dash(peer.map(|peer| speed_text(peer.gflops))));
             cells.push(or_dash(peer.map(|peer| format!("{:.3}", peer.ratio))));
         }
         table.row(cells);
@@ -115,12 +158,31 @@ fn print_overlap(row: &Row) -> anyhow::Result<()> {
     ))
 }
 
-/// Three or four digits that mean something.
-pub fn number(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+/// The command that gives these results again, without the files that this one writes.
+fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let mut words = vec!["polaris".to_owned()];
+    let mut is_file = false;
+    for argument in arguments {
+        let option = argument.split('=').next().unwrap_or_default();
+        let writes = matches!(option, "--report" | "--save");
+        if !writes && !is_file {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./".contains(c);
+            let is_plain = argument.chars().all(plain);
+            words.push(if is_plain { argument.clone() } else { format!("'{argument}'") });
+        }
+        is_file = writes && !argument.contains('=');
+    }
+    words.join(" ")
 }
 
-/// An error, or how many integers are wrong.
-pub fn error_text(row: &Row, error: f64) -> String {
-    if row.dtype.dtype().is_float() { format!("{error:.1e}") } else { format!("{error:.0} wrong") }
+#[cfg(test)]
+mod tests {
+    use super::command_line;
+
+    #[test]
+    fn the_command_is_kept_without_its_files() {
+        let line = "bench gemm --report out.html --sizes 64,128 --save=there --peers";
+        let words = line.split(' ').map(str::to_owned);
+        assert_eq!(command_line(words), "polaris bench gemm --sizes 64,128 --peers");
+    }
 }

@@ -1,9 +1,42 @@
-//! The comparison as a table on the terminal, and the words that table and page share.
+//! `polaris bench modes`: this machine's CPU, its GPU, and both together, in what models are made of.
 
-use polaris::graph::plan::Choice;
+use polaris_bench::modes::{
+    self, Entry, ModesOptions, Results, Row, gigaflops, milliseconds, remark,
+};
 
-use super::results::{Entry, Measured, Results, Row};
-use crate::output::{Table, print_line};
+use crate::arguments::{BenchModes, Global};
+use crate::output::{self, Shown, Table, print_line, replace_file, say};
+use crate::session::Session;
+use crate::{exit, interrupt};
+
+pub fn run(global: Global, options: &BenchModes) -> anyhow::Result<u8> {
+    let json = global.json;
+    let mut session = Session::new(global)?;
+    session.check_new_devices()?;
+    let results = measure(&session, options.only.clone(), options.quick)?;
+    if json {
+        output::print_json("polaris.bench.modes/1", &results)?;
+    } else {
+        print(&results)?;
+    }
+    if let Some(file) = &options.html {
+        replace_file(file, &modes::page(&session.runtime, &results).render())?;
+        say!("note: the page is {}", file.display());
+    }
+    Ok(if results.ok { exit::OK } else { exit::FOUND_WRONG })
+}
+
+/// The short form, for a first look at a machine.
+pub fn quick(session: &Session) -> anyhow::Result<Results> {
+    measure(session, Vec::new(), true)
+}
+
+fn measure(session: &Session, only: Vec<String>, quick: bool) -> anyhow::Result<Results> {
+    let (devices, cancellation) = (session.global.device.clone(), interrupt::token());
+    let options = ModesOptions { devices, only, quick, cancellation };
+    let _quiet = Quiet::new();
+    Ok(modes::run(&session.runtime, &options, &mut Shown::new())?)
+}
 
 /// Marks the fastest mode of a workload.
 const MARK: &str = "*";
@@ -77,32 +110,22 @@ fn figures(row: &Row, entry: &Entry) -> [String; 7] {
     ]
 }
 
-/// What there is to say of a mode beside its figures.
-pub fn remark(measured: &Measured) -> String {
-    if measured.agrees == Some(false) {
-        return "WRONG".to_owned();
-    }
-    let words = match (measured.chosen, measured.wholly_on_device) {
-        (Some(Choice::Cpu), _) => "all on the CPU",
-        (Some(Choice::Gpu), _) => "all on the device",
-        (Some(Choice::Hybrid), _) => "on both",
-        (None, Some(false)) => "partly on the CPU",
-        _ => "",
-    };
-    words.to_owned()
-}
+/// Keeps the library from saying on stderr, for every workload, that it measures instructions, as long as
+/// the user did not ask for its words.
+struct Quiet(log::LevelFilter);
 
-/// Milliseconds with three digits, which is what a median is worth.
-pub fn milliseconds(ms: f64) -> String {
-    match ms {
-        ms if ms >= 100.0 => format!("{ms:.0}"),
-        ms if ms >= 10.0 => format!("{ms:.1}"),
-        ms if ms >= 1.0 => format!("{ms:.2}"),
-        _ => format!("{ms:.3}"),
+impl Quiet {
+    fn new() -> Self {
+        let before = log::max_level();
+        if std::env::var_os("POLARIS_LOG").is_none() {
+            log::set_max_level(log::LevelFilter::Error);
+        }
+        Self(before)
     }
 }
 
-/// Speeds with three digits.
-pub fn gigaflops(gflops: f64) -> String {
-    if gflops >= 100.0 { format!("{gflops:.0}") } else { format!("{gflops:.1}") }
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        log::set_max_level(self.0);
+    }
 }

@@ -1,18 +1,9 @@
 //! How much each parameter matters for the time, as far as the measured points tell.
 
-use std::fmt::Write;
-
+use polaris_report::{BarPlot, HeatCell, HeatMap};
 use polaris_tune::{Forest, ForestOptions, Points, Random};
 
 use super::Measured;
-use crate::commands::bench_gemm::plot::{COLOURS, escape};
-
-const WIDTH: f64 = 720.0;
-const LEFT: f64 = 130.0;
-/// The longest bar leaves room for its number.
-const LONGEST: f64 = 530.0;
-const TOP: f64 = 30.0;
-const PITCH: f64 = 22.0;
 
 /// The parameters with more than one value and the share of each in the differences of time, the
 /// greatest first.
@@ -58,33 +49,43 @@ pub fn levels(points: &Points, parameter: usize) -> Vec<i64> {
 }
 
 /// A bar for each parameter.
-pub fn bars(points: &Points, ranked: &[(usize, f64)]) -> String {
-    let title = "Importance of the parameters";
-    let height = TOP + PITCH * ranked.len() as f64 + 6.0;
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"18\">{title}</text>\n"
-    );
-    let most = ranked.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-    for (place, &(parameter, share)) in ranked.iter().enumerate() {
-        let top = TOP + PITCH * place as f64;
-        let length = if most > 0.0 { LONGEST * share / most } else { 0.0 };
-        let _ = writeln!(
-            svg,
-            "<text class=\"end\" x=\"{}\" y=\"{1}\">{2}</text>\
-             <rect x=\"{LEFT}\" y=\"{top}\" width=\"{length:.1}\" height=\"{3}\" fill=\"{4}\"/>\
-             <text x=\"{5:.1}\" y=\"{1}\">{6:.1}%</text>",
-            LEFT - 6.0,
-            top + 13.0,
-            escape(points.names()[parameter]),
-            PITCH - 4.0,
-            COLOURS[0],
-            LEFT + length + 6.0,
-            100.0 * share
-        );
+pub fn bars(points: &Points, ranked: &[(usize, f64)]) -> BarPlot {
+    let percent = |&(_, share): &(usize, f64)| Some((1000.0 * share).round() / 10.0);
+    BarPlot {
+        title: "Importance of the parameters".into(),
+        y_label: "%".into(),
+        groups: ranked.iter().map(|&(parameter, _)| points.names()[parameter].into()).collect(),
+        series: vec![("share".into(), ranked.iter().map(percent).collect())],
+        ..BarPlot::default()
     }
-    svg.push_str("</svg>\n");
-    svg
+}
+
+/// The best speed for each pair of values of two parameters; the first one is the horizontal one.
+pub fn map(points: &Points, measured: &[Measured], parameters: [usize; 2], unit: &str) -> HeatMap {
+    let [columns, rows] = parameters.map(|parameter| levels(points, parameter));
+    // The fastest of those with two values, and how many there are.
+    let mut cells: Vec<Option<(f64, usize)>> = vec![None; columns.len() * rows.len()];
+    for trial in measured {
+        let [x, y] = parameters.map(|parameter| points.values(trial.point)[parameter]);
+        let (Ok(column), Ok(row)) = (columns.binary_search(&x), rows.binary_search(&y)) else {
+            continue;
+        };
+        let (rate, count) = cells[row * columns.len() + column].get_or_insert((trial.rate, 0));
+        *rate = rate.max(trial.rate);
+        *count += 1;
+    }
+    let cell = |(value, count): (f64, usize)| HeatCell { value, note: format!("best of {count}") };
+    let [x, y] = parameters.map(|parameter| points.names()[parameter].to_owned());
+    HeatMap {
+        title: format!("Best {unit} by {x} and {y}"),
+        x_label: x,
+        y_label: y,
+        unit: unit.to_owned(),
+        columns: columns.iter().map(i64::to_string).collect(),
+        rows: rows.iter().map(i64::to_string).collect(),
+        cells: cells.into_iter().map(|found| found.map(cell)).collect(),
+        empty: "not measured".into(),
+    }
 }
 
 #[cfg(test)]
@@ -117,8 +118,10 @@ mod tests {
         assert_eq!(names, ["tile", "switch", "idle"]);
         assert!((ranked.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(ranked[1].1 > 0.02 && ranked[2].1 < 0.02, "{ranked:?}");
-        let svg = bars(&points, &ranked);
-        assert!(svg.contains(">tile</text>") && !svg.contains("fixed"), "{svg}");
+        let plot = bars(&points, &ranked);
+        assert_eq!(plot.groups, names);
+        let drawn: f64 = plot.series[0].1.iter().flatten().sum();
+        assert!((drawn - 100.0).abs() < 0.2, "{plot:?}");
     }
 
     #[test]
@@ -126,7 +129,34 @@ mod tests {
         let points = points();
         let ranked = ranked(&points, &measured(&points, |_| 5.0));
         assert!(ranked.iter().all(|(_, share)| *share == 0.0));
-        let svg = bars(&points, &ranked);
-        assert!(svg.contains("width=\"0.0\"") && !svg.contains("NaN"), "{svg}");
+        let plot = bars(&points, &ranked);
+        assert!(plot.series[0].1.iter().all(|share| *share == Some(0.0)), "{plot:?}");
+    }
+
+    #[test]
+    fn cells_hold_the_best_of_their_points() {
+        let points = Space::new("a test")
+            .parameter("tile", [32, 16])
+            .parameter("unroll", [1, 2])
+            .parameter("threads", [4, 8])
+            .points()
+            .unwrap();
+        let trial = |values: [i64; 3], rate| {
+            let point = points.find(&values).unwrap();
+            Measured { number: 1, point, rate }
+        };
+        let measured = [
+            trial([16, 1, 4], 150.0),
+            trial([16, 2, 4], 321.0),
+            trial([32, 2, 4], 50.0),
+            trial([32, 1, 8], 77.0),
+        ];
+        let map = map(&points, &measured, [0, 2], "GB/s");
+        assert_eq!(
+            (&map.columns[..], &map.rows[..]),
+            (&["16", "32"].map(String::from)[..], &["4", "8"].map(String::from)[..])
+        );
+        let cell = |value, count| Some(HeatCell { value, note: format!("best of {count}") });
+        assert_eq!(map.cells, [cell(321.0, 2), cell(50.0, 1), None, cell(77.0, 1)]);
     }
 }

@@ -38,10 +38,15 @@ fn section<'a>(points: &'a Points, history: &'a History) -> Section<'a> {
     }
 }
 
+/// The page as it is written.
+fn page(heading: &str, sections: &[Section]) -> String {
+    super::page(heading, sections).render()
+}
+
 /// The text between `<svg` and `</svg>` of each figure. Each must be closed, and hold numbers only.
 fn drawings(page: &str) -> Vec<&str> {
     let drawings: Vec<&str> = page
-        .split("<svg")
+        .split("<svg class=\"plot\"")
         .skip(1)
         .map(|rest| rest.split_once("</svg>").expect("each drawing should be closed").0)
         .collect();
@@ -78,7 +83,7 @@ fn a_page_has_the_figures_and_the_plots() {
             "Default 2000.0 GFLOPS, best 2500.0 GFLOPS, speed-up 1.25.",
             "36 evaluations of 36 valid configurations, \
              12 failed (5 not built, 1 out of time, 6 in earlier runs).",
-            "<code>m=64 n=32</code>",
+            "Configuration: m=64 n=32",
         ],
     );
     let drawings = drawings(&page);

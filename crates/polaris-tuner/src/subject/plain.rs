@@ -1,22 +1,23 @@
 //! Operations whose own reference is quick enough: reductions and transpositions.
 
-use anyhow::Context;
-use polaris::ops::copy::{
+use polaris_core::{DType, MAX_RANK, Shape};
+use polaris_ops::copy::{
     self, Copy, default_tiling, tiling_config, tiling_of, tiling_source, tiling_space,
 };
-use polaris::ops::reduce::{
+use polaris_ops::reduce::{
     self, default_grouping, grouping_config, grouping_of, grouping_source, grouping_space,
 };
-use polaris::ops::{
+use polaris_ops::{
     Array, Distribution, Operation, Reduction, fill, random, run as run_operation, run_kernel,
 };
-use polaris::runtime::opencl::OpenClDevice;
-use polaris::{DType, DeviceRef, MAX_RANK, Shape};
+use polaris_runtime::DeviceRef;
+use polaris_runtime::opencl::OpenClDevice;
 use polaris_tune::{ProblemKey, Space};
 
 use super::{Prepared, Subject, Work, config, sizes};
-use crate::commands::tune::inject::Fault;
-use crate::commands::tune::protocol::Config;
+use crate::inject::Fault;
+use crate::protocol::Config;
+use crate::{Error, Result};
 
 /// The largest relative error of a reduction that is right: sums are made in many parts.
 const TOLERANCE: f64 = 1e-5;
@@ -55,7 +56,7 @@ impl Subject for Reduce {
         host: &DeviceRef,
         device: &DeviceRef,
         problem: &ProblemKey,
-    ) -> anyhow::Result<Box<dyn Prepared>> {
+    ) -> Result<Box<dyn Prepared>> {
         let [outputs, elements] = sizes(problem)?;
         let input = values(host, device, problem, &[outputs, elements])?;
         let mut axes = [false; MAX_RANK];
@@ -100,7 +101,7 @@ impl Subject for Permute {
         host: &DeviceRef,
         device: &DeviceRef,
         problem: &ProblemKey,
-    ) -> anyhow::Result<Box<dyn Prepared>> {
+    ) -> Result<Box<dyn Prepared>> {
         let [outer, width, height] = sizes(problem)?;
         let stored = values(host, device, problem, &[outer, width, height])?;
         let input = stored.permute(&[0, 2, 1])?;
@@ -115,9 +116,9 @@ impl Subject for Permute {
     }
 }
 
-fn dtype_of(problem: &ProblemKey) -> anyhow::Result<DType> {
+fn dtype_of(problem: &ProblemKey) -> Result<DType> {
     let found = DType::ALL.into_iter().find(|dtype| dtype.name() == problem.dtype);
-    found.with_context(|| format!("{:?} is no type of numbers", problem.dtype))
+    found.ok_or_else(|| Error::BadProblem(format!("{:?} is no type of numbers", problem.dtype)))
 }
 
 fn bytes(problem: &ProblemKey) -> f64 {
@@ -131,11 +132,14 @@ fn values(
     device: &DeviceRef,
     problem: &ProblemKey,
     dims: &[usize],
-) -> anyhow::Result<Array> {
+) -> Result<Array> {
     let distribution = Distribution::Uniform { low: 0.5, high: 1.5 };
     let shape = Shape::new(dims)?;
     let dtype = dtype_of(problem)?;
-    anyhow::ensure!(dtype.is_float(), "{dtype} is not tuned; f32, f16, bf16 and f64 are");
+    if !dtype.is_float() {
+        let why = format!("{dtype} is not tuned; f32, f16, bf16 and f64 are");
+        return Err(Error::BadProblem(why));
+    }
     let array = random::random(host, dtype, shape, distribution, 1)?;
     let there = Array::empty(device, dtype, shape)?;
     array.buffer().copy_to(there.buffer())?;
@@ -161,7 +165,7 @@ impl<O: Operation> Plain<O> {
         output: Array,
         tolerance: f64,
         kernel: KernelOf<O>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let elements = numbers(&copy::contiguous(&input)?)?;
         let expected = op.reference(&[elements], &[&input], &output);
         let tolerance = match tolerance {
@@ -173,25 +177,25 @@ impl<O: Operation> Plain<O> {
 }
 
 impl<O: Operation> Prepared for Plain<O> {
-    fn run(&self, config: Option<&Config>) -> anyhow::Result<()> {
+    fn run(&self, config: Option<&Config>) -> Result<()> {
         let inputs = [&self.input];
         let Some(config) = config else {
             return Ok(run_operation(&self.op, &inputs, &self.output)?);
         };
         let kernel = (self.kernel)(&self.op, &self.input, &self.output, config)
-            .context("this configuration is not valid for this shape on this device")?;
+            .ok_or(Error::BadConfig("for this shape on this device"))?;
         Ok(run_kernel(&self.op, kernel, &inputs, &self.output)?)
     }
 
-    fn finish(&self) -> anyhow::Result<()> {
+    fn finish(&self) -> Result<()> {
         Ok(self.output.device().queue().finish()?)
     }
 
-    fn spoil(&self) -> anyhow::Result<()> {
+    fn spoil(&self) -> Result<()> {
         Ok(fill::into(&self.output, f64::NAN)?)
     }
 
-    fn error(&self, fault: Option<Fault>) -> anyhow::Result<(f64, f64)> {
+    fn error(&self, fault: Option<Fault>) -> Result<(f64, f64)> {
         let mut found = numbers(&self.output)?;
         if fault == Some(Fault::Wrong) {
             found.iter_mut().step_by(5).for_each(|value| *value = -*value - 1.0);
@@ -207,9 +211,9 @@ impl<O: Operation> Prepared for Plain<O> {
 }
 
 /// The elements of a dense array.
-fn numbers(array: &Array) -> anyhow::Result<Vec<f64>> {
-    use polaris::{Element, bf16, f16};
-    fn read<T: Element>(array: &Array) -> anyhow::Result<Vec<f64>> {
+fn numbers(array: &Array) -> Result<Vec<f64>> {
+    use polaris_core::{Element, bf16, f16};
+    fn read<T: Element>(array: &Array) -> Result<Vec<f64>> {
         Ok(array.to_vec::<T>()?.into_iter().map(Element::to_f64).collect())
     }
     match array.dtype() {

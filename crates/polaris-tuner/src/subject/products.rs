@@ -1,23 +1,21 @@
 //! Products of matrices, and of a few vectors with a matrix.
 
-use anyhow::Context;
-use clap::ValueEnum;
-use polaris::DeviceRef;
-use polaris::ops::matmul::{
+use polaris_bench::gemm::operands::{Operands, bytes_of, spoil};
+use polaris_bench::gemm::reference::Reference;
+use polaris_bench::gemm::{Case, Dims, Numbers, Transpose};
+use polaris_ops::matmul::{
     Kernel, config_of, default_skinny, skinny_config, skinny_of, skinny_source, skinny_space,
     tile_of, tile_source, tile_space, usual_tiles,
 };
-use polaris::ops::{MatMul, run as run_operation, run_kernel};
-use polaris::runtime::opencl::OpenClDevice;
+use polaris_ops::{MatMul, run as run_operation, run_kernel};
+use polaris_runtime::DeviceRef;
+use polaris_runtime::opencl::OpenClDevice;
 use polaris_tune::{ProblemKey, Space};
 
 use super::{Prepared, Subject, Work, config, sizes};
-use crate::commands::bench_gemm::cases::{Case, Dims, Numbers, Transpose};
-use crate::commands::bench_gemm::contenders::spoil;
-use crate::commands::bench_gemm::operands::{Operands, bytes_of};
-use crate::commands::bench_gemm::reference::Reference;
-use crate::commands::tune::inject::Fault;
-use crate::commands::tune::protocol::Config;
+use crate::inject::Fault;
+use crate::protocol::Config;
+use crate::{Error, Result};
 
 /// The largest relative error of a configuration that is right.
 const TOLERANCE: f64 = 1e-5;
@@ -58,9 +56,8 @@ impl Subject for Gemm {
         host: &DeviceRef,
         device: &DeviceRef,
         problem: &ProblemKey,
-    ) -> anyhow::Result<Box<dyn Prepared>> {
-        let transpose = Transpose::from_str(&problem.layout, true)
-            .map_err(|_| anyhow::anyhow!("{:?} is no transpose", problem.layout))?;
+    ) -> Result<Box<dyn Prepared>> {
+        let transpose: Transpose = problem.layout.parse()?;
         let kernel = |device: &OpenClDevice, config: &Config| {
             tile_of(device, &|name| config.get(name).copied()).map(Kernel::Tiled)
         };
@@ -94,11 +91,14 @@ impl Subject for Gemv {
         host: &DeviceRef,
         device: &DeviceRef,
         problem: &ProblemKey,
-    ) -> anyhow::Result<Box<dyn Prepared>> {
+    ) -> Result<Box<dyn Prepared>> {
         let transpose = match problem.layout.as_str() {
             "dots" => Transpose::Nt,
             "columns" => Transpose::Nn,
-            other => anyhow::bail!("{other:?} is neither dots nor columns"),
+            other => {
+                let why = format!("{other:?} is neither dots nor columns");
+                return Err(Error::BadProblem(why));
+            }
         };
         let kernel = |device: &OpenClDevice, config: &Config| {
             skinny_of(device, &|name| config.get(name).copied()).map(Kernel::Skinny)
@@ -130,10 +130,9 @@ impl Product {
         problem: &ProblemKey,
         transpose: Transpose,
         kernel: KernelOf,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let [m, n, k] = sizes(problem)?;
-        let numbers = Numbers::from_str(&problem.dtype, true)
-            .map_err(|_| anyhow::anyhow!("{:?} is no type of numbers", problem.dtype))?;
+        let numbers: Numbers = problem.dtype.parse()?;
         let case = Case { dims: Dims { m, n, k }, numbers, transpose };
         let operands = Operands::new(&case, device, host, false)?;
         let reference = Reference::new(&case, &operands)?;
@@ -143,26 +142,25 @@ impl Product {
 }
 
 impl Prepared for Product {
-    fn run(&self, config: Option<&Config>) -> anyhow::Result<()> {
+    fn run(&self, config: Option<&Config>) -> Result<()> {
         let inputs = [&self.operands.a, &self.operands.b];
         let Some(config) = config else {
             return Ok(run_operation(&self.op, &inputs, &self.operands.out)?);
         };
-        let opencl = self.device.as_opencl().context("only OpenCL devices are tuned")?;
-        let kernel = (self.kernel)(opencl, config)
-            .context("this configuration is not valid on this device")?;
+        let opencl = self.device.as_opencl().ok_or(Error::NotOpenCl)?;
+        let kernel = (self.kernel)(opencl, config).ok_or(Error::BadConfig("on this device"))?;
         Ok(run_kernel(&self.op, kernel, &inputs, &self.operands.out)?)
     }
 
-    fn finish(&self) -> anyhow::Result<()> {
+    fn finish(&self) -> Result<()> {
         Ok(self.device.queue().finish()?)
     }
 
-    fn spoil(&self) -> anyhow::Result<()> {
-        spoil(&self.operands.out)
+    fn spoil(&self) -> Result<()> {
+        Ok(spoil(&self.operands.out)?)
     }
 
-    fn error(&self, fault: Option<Fault>) -> anyhow::Result<(f64, f64)> {
+    fn error(&self, fault: Option<Fault>) -> Result<(f64, f64)> {
         let mut result = bytes_of(&self.operands.out)?;
         if fault == Some(Fault::Wrong) {
             result.iter_mut().step_by(5).for_each(|byte| *byte ^= 0x3f);
