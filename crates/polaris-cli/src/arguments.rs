@@ -6,22 +6,16 @@ mod model;
 mod train;
 mod tune;
 
-use std::path::PathBuf;
-
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use polaris::runtime::cpu::MAX_THREADS;
 use polaris::{DeviceId, MemoryLimit};
 
-use crate::commands::bench_gemm::cases::{
-    Dims, EpilogueName, Numbers, Sweep, Transpose, VariantChoice, parse_dimension,
-};
-
-pub use bench::BenchModes;
+pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
-pub use tune::{Tune, TuneBudget, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
+pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
 /// AI and scientific compute on the GPU you already own.
 #[derive(Debug, Parser)]
@@ -301,66 +295,6 @@ pub struct Check {
     pub worker: bool,
 }
 
-/// Options of `bench memory`.
-#[derive(Debug, Args)]
-pub struct Memory {
-    /// Size of each array
-    #[arg(long, default_value = "64MiB", value_parser = parse_size)]
-    pub size: u64,
-}
-
-/// Options of `bench gemm`.
-#[derive(Debug, Args)]
-pub struct Gemm {
-    /// Sizes of square products; 512,1024,2048 if nothing else is named
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_dimension)]
-    pub sizes: Vec<usize>,
-
-    /// Products of an m x k matrix with a k x n one
-    #[arg(long, value_name = "MxNxK,...", value_delimiter = ',')]
-    pub shapes: Vec<Dims>,
-
-    /// Square products of sizes at equal distances
-    #[arg(long, value_name = "FROM:TO:STEP")]
-    pub sweep: Option<Sweep>,
-
-    /// Types of the operands
-    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f32")]
-    pub dtypes: Vec<Numbers>,
-
-    /// Whether A and B are stored as they are (n) or as their transposes (t)
-    #[arg(long, value_name = "AB,...", value_delimiter = ',', default_value = "nn")]
-    pub transpose: Vec<Transpose>,
-
-    /// Kernels of OpenCL devices: default, all, or names
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "default")]
-    pub variants: Vec<VariantChoice>,
-
-    /// Measure other libraries beside, where they are installed
-    #[arg(long)]
-    pub peers: bool,
-
-    /// Measure what follows a product too, fused and as operations of its own
-    #[arg(long, value_name = "NAME")]
-    pub epilogue: Option<EpilogueName>,
-
-    /// Time for each case, all its contenders together
-    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
-    pub seconds: f64,
-
-    /// Pause after each sample: a card at its power limit changes its clock unless it rests
-    #[arg(long, value_name = "S", default_value = "0", value_parser = parse_seconds)]
-    pub rest: f64,
-
-    /// Write a page with plots
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
-
-    /// Keep the results as data, a file for each device
-    #[arg(long, value_name = "DIR")]
-    pub save: Option<PathBuf>,
-}
-
 /// Options of `cache`.
 #[derive(Debug, Args)]
 pub struct Cache {
@@ -401,12 +335,6 @@ impl From<ShellName> for Shell {
             ShellName::Zsh => Self::Zsh,
         }
     }
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    polaris::runtime::parse_bytes(text)
-        .filter(|&bytes| bytes >= 4096)
-        .ok_or_else(|| "not a size of at least 4096 bytes; write it as in 64MiB".to_owned())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

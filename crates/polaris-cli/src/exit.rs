@@ -28,19 +28,29 @@ impl std::error::Error for Usage {}
 /// What the runtime said, if that is behind an error.
 pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
     error.chain().find_map(|cause| {
-        let direct = cause.downcast_ref::<RuntimeError>();
-        direct.or_else(|| match cause.downcast_ref::<polaris::ops::Error>() {
+        let of_ops = || match cause.downcast_ref::<polaris::ops::Error>() {
             Some(polaris::ops::Error::Runtime(error)) => Some(error),
             _ => None,
-        })
+        };
+        let of_bench = || cause.downcast_ref::<polaris_bench::Error>()?.runtime();
+        let of_tuner = || cause.downcast_ref::<polaris_tuner::Error>()?.runtime();
+        let direct = cause.downcast_ref::<RuntimeError>();
+        direct.or_else(of_ops).or_else(of_bench).or_else(of_tuner)
     })
 }
 
 /// The code that an error ends the process with.
 pub fn code_of(error: &anyhow::Error) -> u8 {
-    let contradiction =
-        matches!(error.downcast_ref(), Some(polaris::graph::Error::ModeWithoutDevice { .. }));
-    if contradiction || error.is::<Usage>() {
+    use polaris::graph::Error::ModeWithoutDevice;
+    use polaris::models::Error::UnknownLength;
+    let is_usage = matches!(error.downcast_ref(), Some(ModeWithoutDevice { .. }))
+        || matches!(error.downcast_ref(), Some(UnknownLength { .. }))
+        || match error.downcast_ref() {
+            Some(polaris_bench::Error::Graph(error)) => matches!(error, ModeWithoutDevice { .. }),
+            Some(polaris_bench::Error::Models(error)) => matches!(error, UnknownLength { .. }),
+            _ => error.is::<Usage>(),
+        };
+    if is_usage {
         return USAGE;
     }
     match runtime_error(error) {

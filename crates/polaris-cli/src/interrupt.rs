@@ -1,9 +1,6 @@
 //! Ctrl-C: the first one asks the work under way to stop, the second ends the process.
 
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(unix)]
-use std::time::{Duration, Instant};
 
 use polaris::CancellationToken;
 use signal_hook::consts::SIGINT;
@@ -44,19 +41,6 @@ pub fn requested() -> bool {
 /// The user's wish as a token for the library.
 pub fn token() -> CancellationToken {
     CancellationToken::when(requested)
-}
-
-/// Whether a process that ended so was stopped by the user: a Ctrl-C that comes while a process is
-/// being started still finds it in this one's group and ends it, maybe before this one has heard.
-pub fn reached(ended: ExitStatus) -> bool {
-    #[cfg(unix)]
-    if std::os::unix::process::ExitStatusExt::signal(&ended) == Some(SIGINT) {
-        let begin = Instant::now();
-        while !requested() && begin.elapsed() < Duration::from_secs(1) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    requested()
 }
 
 /// What the user stopped is skipped and the command goes on: the next Ctrl-C counts anew.

@@ -1,18 +1,17 @@
-//! The `polaris` command: thin words around the library.
+//! The `polaris` command: arguments, output, exit codes and Ctrl-C around the library.
 
 #![forbid(unsafe_code)]
 // Text that people read goes through `output`, which makes it safe for a terminal.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
+mod checks;
 mod commands;
 mod exit;
 mod interrupt;
 mod notes;
 mod output;
 mod session;
-mod supervisor;
-mod timing;
 
 use std::process::ExitCode;
 

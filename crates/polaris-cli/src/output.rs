@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use polaris::{printable, printable_lines};
+use polaris::{Progress, printable, printable_lines};
 use serde::Serialize;
 
 /// Prints a result as JSON with its schema's name and version first.
@@ -143,6 +145,40 @@ impl Table {
             print_line(line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+/// Writes a file beside its place and renames it: a reader sees the old one or the new one.
+pub fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    polaris_files::write_atomic(path, text.as_bytes())
+        .with_context(|| format!("could not write {}", path.display()))
+}
+
+/// Shows what the library says while it works: a bar and notes on stderr.
+pub struct Shown(ProgressBar);
+
+impl Shown {
+    pub fn new() -> Self {
+        Self(ProgressBar::hidden())
+    }
+}
+
+impl Progress for Shown {
+    fn begin(&mut self, title: &str, steps: usize) {
+        self.0 = progress(steps, title);
+    }
+
+    fn advance(&mut self, done: usize, detail: &str) {
+        self.0.set_position(done as u64);
+        self.0.set_message(detail.to_owned());
+    }
+
+    fn end(&mut self) {
+        self.0.finish_and_clear();
+    }
+
+    fn note(&mut self, text: &str) {
+        self.0.suspend(|| say!("note: {text}"));
     }
 }
 

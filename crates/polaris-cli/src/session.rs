@@ -4,7 +4,7 @@ use polaris::runtime::machine::Paths;
 use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::{Global, ModeName};
-use crate::commands::check::first_check;
+use crate::checks::first_check;
 use crate::interrupt;
 use crate::output::say;
 
@@ -45,11 +45,7 @@ impl Session {
 
     /// The devices the user named, or all of them.
     pub fn devices(&self) -> anyhow::Result<Vec<DeviceRef>> {
-        if self.global.device.is_empty() {
-            return Ok(self.runtime.devices().to_vec());
-        }
-        let named = self.global.device.iter().map(|&id| Ok(self.runtime.device(id)?.clone()));
-        named.collect()
+        Ok(self.runtime.chosen(&self.global.device)?)
     }
 
     /// Checks the devices that this machine has not seen before, or not with this driver: quickly
@@ -94,9 +90,14 @@ impl Session {
         device: &dyn Device,
         change: impl Fn(&mut polaris::runtime::machine::DeviceProfile),
     ) {
-        if let Err(error) = self.runtime.remember(device, change) {
-            say!("note: {error}; what was found is forgotten when this command ends");
-        }
+        say_if_forgotten(self.runtime.remember(device, change));
+    }
+}
+
+/// Says that what was found could not be kept.
+pub fn say_if_forgotten(remembered: polaris::runtime::Result<()>) {
+    if let Err(error) = remembered {
+        say!("note: {error}; what was found is forgotten when this command ends");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The vocabulary every Polaris crate shares: data types, shapes, memory layouts, the
-//! errors that come from combining them, and text that is safe to print. No device, no kernel and no I/O lives here.
+//! errors that come from combining them, text that is safe to print, cancellation and progress of long work, and
+//! random numbers. No device, no kernel and no I/O lives here.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,8 @@ mod dtype;
 mod error;
 mod layout;
 mod printable;
+mod progress;
+pub mod random;
 mod shape;
 
 pub use cancel::CancellationToken;
@@ -18,4 +21,5 @@ pub use error::{Error, Result};
 pub use half::{bf16, f16};
 pub use layout::Layout;
 pub use printable::{printable, printable_lines};
+pub use progress::Progress;
 pub use shape::{MAX_RANK, Shape};

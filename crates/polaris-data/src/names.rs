@@ -56,27 +56,10 @@ pub fn nearest<S: AsRef<str>>(names: &[S], name: &str) -> Option<String> {
         .iter()
         .map(AsRef::as_ref)
         .filter(|n| n.len() <= LONGEST)
-        .map(|n| (distance(&n.to_lowercase(), &wanted), n))
+        .map(|n| (strsim::levenshtein(&n.to_lowercase(), &wanted), n))
         .min()
         .filter(|(d, n)| *d <= n.chars().count().max(wanted.chars().count()).div_ceil(3))
         .map(|(_, n)| n.to_string())
-}
-
-/// How many letters must be changed, added or removed to get from one text to the other
-/// (Levenshtein), by one row of the table at a time.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -85,6 +68,7 @@ mod tests {
 
     #[test]
     fn distances() {
+        use strsim::levenshtein as distance;
         assert_eq!(distance("", ""), 0);
         assert_eq!(distance("abc", ""), 3);
         assert_eq!(distance("kitten", "sitting"), 3);

@@ -1,24 +1,14 @@
 //! Random numbers by counting: the n-th number of a stream is a function of the stream's words
 //! and n. No state is shared, so neither threads nor order can change what comes out.
 
+use polaris_core::random::{SplitMix64, mix};
+
 /// A stream of random numbers, fixed by the words it was made from.
 ///
 /// It is the SplitMix64 sequence with a key mixed from the words: good enough for shuffling and
 /// augmentation, and not for secrets.
 #[derive(Debug, Clone)]
-pub struct Random {
-    key: u64,
-    counter: u64,
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// SplitMix64's finaliser: every bit of the input reaches every bit of the output.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The stream of these words, such as a seed, an epoch and an index. Words are mixed in one
@@ -26,14 +16,13 @@ impl Random {
     pub fn new(words: &[u64]) -> Self {
         let key = words
             .iter()
-            .fold(words.len() as u64, |key, &word| mix(mix(key.wrapping_add(GOLDEN)) ^ word));
-        Random { key: mix(key), counter: 0 }
+            .fold(words.len() as u64, |key, &word| mix(SplitMix64::new(key).bits() ^ word));
+        Self(SplitMix64::new(mix(key)))
     }
 
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.counter = self.counter.wrapping_add(GOLDEN);
-        mix(self.key.wrapping_add(self.counter))
+        self.0.bits()
     }
 
     /// A number from 0 to below `end`, each as likely as the others; 0 if `end` is 0.
@@ -51,7 +40,7 @@ impl Random {
 
     /// A number from 0 to below 1.
     pub fn uniform(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.unit()
     }
 
     /// A number from `-limit` to below `limit`.

@@ -50,6 +50,40 @@ pub enum Error {
         /// What it has instead.
         why: String,
     },
+    /// A model without an open length of that name.
+    #[error("--dim {name}: the model has no open length of this name; it has {known}")]
+    UnknownLength {
+        /// What was given.
+        name: String,
+        /// Those that the model has.
+        known: String,
+    },
+    /// An input whose shape is not declared, so that nothing can be made for it.
+    #[error("the model does not declare the shape of its input `{input}`")]
+    UndeclaredShape {
+        /// The input.
+        input: String,
+    },
+    /// A picture for an input that takes none.
+    #[error("an image needs an input of f32[N, 3, H, W]; `{input}` is another")]
+    NoImageInput {
+        /// The input.
+        input: String,
+    },
+    /// An input that no random numbers are made for.
+    #[error("no random numbers {why}")]
+    NoRandomInput {
+        /// Which input, why not, and what to do.
+        why: String,
+    },
+    /// Memory that the system does not give.
+    #[error("no memory for {what}: {error}")]
+    NoMemory {
+        /// For what.
+        what: String,
+        /// What the allocator says.
+        error: std::collections::TryReserveError,
+    },
     /// The text could not be read.
     #[error("line {line}: the text cannot be read: {cause}")]
     Reading {

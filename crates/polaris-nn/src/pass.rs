@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use polaris_core::DType;
+use polaris_core::random::SplitMix64;
 use polaris_tensor::Tensor;
 
 use crate::{Module, Result};
@@ -103,8 +104,5 @@ impl<'a> Pass<'a> {
 
 /// Spreads the bits of a number, so that neighbouring seeds have nothing in common.
 pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    SplitMix64::new(value).bits()
 }

@@ -62,8 +62,8 @@ fn loss(noise: &mut Noise) -> LinePlot {
         x_label: "step".into(),
         y_label: "cross entropy".into(),
         series: vec![
-            Series { name: "train".into(), points: train },
-            Series { name: "validation".into(), points: validation },
+            Series { name: "train".into(), points: train, ..Series::default() },
+            Series { name: "validation".into(), points: validation, ..Series::default() },
         ],
         log_y: true,
         marks: vec![
@@ -72,6 +72,7 @@ fn loss(noise: &mut Noise) -> LinePlot {
             (749_997.0, "best".into()),
             (1_000_000.0, "stopped early".into()),
         ],
+        ..LinePlot::default()
     }
 }
 
@@ -83,7 +84,7 @@ fn accuracy(noise: &mut Noise) -> LinePlot {
             let rise = 1.0 - (-f64::from(epoch) / 2.5).exp();
             (f64::from(epoch), top * rise + 0.01 * noise.next())
         };
-        Series { name: (*name).into(), points: (1..=12).map(point).collect() }
+        Series { name: (*name).into(), points: (1..=12).map(point).collect(), ..Series::default() }
     });
     LinePlot {
         title: "Accuracy".into(),
@@ -152,8 +153,11 @@ fn operations() -> BarPlot {
 }
 
 fn odd_cases(page: Page) -> Page {
-    let series =
-        |name: &str, points: &[(f64, f64)]| Series { name: name.into(), points: points.into() };
+    let series = |name: &str, points: &[(f64, f64)]| Series {
+        name: name.into(),
+        points: points.into(),
+        ..Series::default()
+    };
     let plot = |title: &str, series: Vec<Series>, log_y: bool| LinePlot {
         title: title.into(),
         x_label: "step".into(),

@@ -17,12 +17,12 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// Cuts a series. With `log`, points at or below zero are left out as well.
+    /// Cuts a series. With `log` on an axis, points at or below zero there are left out as well.
     ///
     /// Points are put in order of x, since a run that went on from an earlier checkpoint visits
     /// some steps twice and a line going back would hide that. A point whose x is not finite has
     /// no place of its own; it stays behind the one that came before it.
-    pub(crate) fn new(series: &Series, log: bool) -> Self {
+    pub(crate) fn new(series: &Series, [log_x, log_y]: [bool; 2]) -> Self {
         let mut place = f64::NEG_INFINITY;
         let mut placed: Vec<(f64, f64)> = Vec::with_capacity(series.points.len());
         for &(x, y) in &series.points {
@@ -36,7 +36,8 @@ impl Curve {
         let mut curve = Self::default();
         let mut run = Vec::new();
         for (x, y) in placed {
-            if y.is_finite() && !(log && y <= 0.0) {
+            let has_no_place = (log_x && x <= 0.0) || (log_y && y <= 0.0);
+            if y.is_finite() && !has_no_place {
                 run.push((x, y));
                 continue;
             }
@@ -150,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn series(points: Vec<Point>) -> Series {
-        Series { name: "s".to_owned(), points }
+        Series { name: "s".to_owned(), points, ..Series::default() }
     }
 
     #[test]
@@ -164,17 +165,17 @@ mod tests {
             (4.0, 4.0),
             (5.0, f64::NEG_INFINITY),
         ];
-        let curve = Curve::new(&series(points.clone()), false);
+        let curve = Curve::new(&series(points.clone()), [false; 2]);
         assert_eq!(curve.runs, [vec![(0.0, 1.0)], vec![(2.0, 2.0), (3.0, -3.0)], vec![(4.0, 4.0)]]);
         assert_eq!((curve.not_finite, curve.not_positive), (3, 0));
-        let curve = Curve::new(&series(points), true);
+        let curve = Curve::new(&series(points), [false, true]);
         assert_eq!(curve.runs, [[(0.0, 1.0)], [(2.0, 2.0)], [(4.0, 4.0)]]);
         assert_eq!((curve.not_finite, curve.not_positive), (3, 1));
     }
 
     #[test]
     fn points_are_put_in_order() {
-        let curve = Curve::new(&series(vec![(2.0, 0.0), (0.0, 1.0), (1.0, 2.0)]), false);
+        let curve = Curve::new(&series(vec![(2.0, 0.0), (0.0, 1.0), (1.0, 2.0)]), [false; 2]);
         assert_eq!(curve.runs, [[(0.0, 1.0), (1.0, 2.0), (2.0, 0.0)]]);
     }
 
@@ -182,7 +183,7 @@ mod tests {
     fn a_gap_wider_than_a_column_stays() {
         let value = |i: usize| if (4000..5000).contains(&i) { f64::NAN } else { i as f64 };
         let points = (0..10_000).map(|i| (i as f64, value(i))).collect();
-        let thinned = Curve::new(&series(points), false).thinned(100, |x| x / 9999.0);
+        let thinned = Curve::new(&series(points), [false; 2]).thinned(100, |x| x / 9999.0);
         assert_eq!(thinned.len(), 2);
         assert_eq!(thinned[0].last(), Some(&(3999.0, 3999.0)));
         assert_eq!(thinned[1].first(), Some(&(5000.0, 5000.0)));
@@ -198,7 +199,7 @@ mod tests {
             let points: Vec<Point> =
                 values.iter().enumerate().map(|(i, &v)| (i as f64, v)).collect();
             let length = points.len() as f64;
-            let curve = Curve::new(&series(points), false);
+            let curve = Curve::new(&series(points), [false; 2]);
             let position = |x: f64| x / length;
             let thinned = curve.thinned(columns, position);
             let kept: Vec<Point> = thinned.iter().flatten().copied().collect();

@@ -8,7 +8,7 @@
 //! ```
 //! use polaris_report::{LinePlot, Page, Series};
 //!
-//! let loss = Series { name: "train".into(), points: vec![(0.0, 2.3), (1.0, 0.9), (2.0, 0.4)] };
+//! let loss = Series { name: "train".into(), points: vec![(0.0, 2.3), (1.0, 0.9), (2.0, 0.4)], ..Series::default() };
 //! let html = Page::new("A small run")
 //!     .facts(&[("model", "mlp".into()), ("seed", "1".into())])
 //!     .section("Curves")
@@ -30,6 +30,7 @@ mod blocks;
 mod cells;
 mod curve;
 mod grid;
+mod heat_map;
 mod lines;
 mod marks;
 mod matrix;
@@ -43,7 +44,9 @@ mod text;
 
 pub use bars::BarPlot;
 pub use blocks::{Block, BlockPlot};
-pub use lines::{LinePlot, Series};
+pub use heat_map::{HeatCell, HeatMap};
+pub use lines::{LinePlot, Series, Style};
 pub use matrix::ConfusionMatrix;
+pub use number::short;
 pub use page::Page;
 pub use table::Table;

@@ -16,7 +16,7 @@ pub(crate) fn exact(value: f64) -> String {
 }
 
 /// A number in about three digits.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 {
         return "0".to_owned();

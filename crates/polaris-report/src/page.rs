@@ -2,7 +2,7 @@
 
 use crate::style::STYLE;
 use crate::text::{escape, put};
-use crate::{BarPlot, BlockPlot, ConfusionMatrix, LinePlot, Table};
+use crate::{BarPlot, BlockPlot, ConfusionMatrix, HeatMap, LinePlot, Table};
 
 /// An HTML page that stands alone. Parts are added in the order in which they are read.
 #[derive(Debug, Clone)]
@@ -83,6 +83,11 @@ impl Page {
     /// Rectangles.
     pub fn blocks(self, plot: &BlockPlot) -> Self {
         self.part(&plot.render())
+    }
+
+    /// A heat map.
+    pub fn heat_map(self, map: &HeatMap) -> Self {
+        self.part(&map.render())
     }
 
     /// A confusion matrix.

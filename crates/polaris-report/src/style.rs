@@ -48,6 +48,7 @@ font-size:.9rem}
 .line{fill:none;stroke:var(--s);stroke-width:1.8;stroke-linejoin:round}
 .line.d1{stroke-dasharray:8 4}.line.d2{stroke-dasharray:2 3}.line.d3{stroke-dasharray:10 3 2 3}
 .line.d4{stroke-dasharray:5 2}.line.d5{stroke-dasharray:14 4 2 4 2 4}.line.d6{stroke-dasharray:1 5}
+.limit{--s:var(--dim);stroke-dasharray:6 3}
 .dots{stroke:var(--s);stroke-width:6;stroke-linecap:round}
 .hover circle{fill:var(--s);opacity:0}.hover circle:hover{opacity:.8}
 .mark path{stroke:var(--dim);stroke-dasharray:3 3}.plot .mark text{fill:var(--dim)}
@@ -62,6 +63,8 @@ font-size:.9rem}
 .h0{opacity:.2}.h1{opacity:.28}.h2{opacity:.36}.h3{opacity:.45}.h4{opacity:.54}.h5{opacity:.63}
 .h6{opacity:.72}.h7{opacity:.81}.h8{opacity:.9}
 rect:hover,g:hover>.bar,g:hover>.cell{stroke:var(--ink)}
+
+.plot .on-dark{fill:#fff}.plot .on-light{fill:#000}
 g:hover>.block{stroke-width:2}
 @media print{body{font-size:11pt}main{max-width:none;padding:0}figure,tr,pre{break-inside:avoid}
 h2{break-after:avoid}pre{white-space:pre-wrap}.scroll,figure{overflow:visible}.scroll{width:auto;max-width:none}.plot{max-width:100%}}

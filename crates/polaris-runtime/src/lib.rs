@@ -13,6 +13,7 @@
 //! ```
 
 pub mod cpu;
+mod cures;
 mod device;
 mod error;
 pub mod hardware;

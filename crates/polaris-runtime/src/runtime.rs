@@ -172,6 +172,17 @@ impl Runtime {
         })
     }
 
+    /// The devices of these names, or all of them if there are none.
+    ///
+    /// # Errors
+    /// `UnknownDevice` if one is not there.
+    pub fn chosen(&self, ids: &[DeviceId]) -> Result<Vec<DeviceRef>> {
+        if ids.is_empty() {
+            return Ok(self.devices.clone());
+        }
+        ids.iter().map(|&id| Ok(self.device(id)?.clone())).collect()
+    }
+
     /// What looking for OpenCL found.
     pub fn opencl(&self) -> &OpenClReport {
         &self.opencl

@@ -7,6 +7,7 @@ mod check;
 mod devices;
 mod empty;
 mod plan;
+pub mod supervise;
 mod tally;
 
 pub use check::{Event, Job, Task, check_device, run_job};

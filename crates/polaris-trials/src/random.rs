@@ -1,25 +1,23 @@
 //! Random numbers that a seed decides (SplitMix64), and the numbers that readers of files get wrong.
 
+use polaris_core::random::SplitMix64;
+
 /// A generator of random numbers.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The generator of one trial: other families and other indices get unrelated numbers.
     pub fn of_trial(seed: u64, family: &str, index: u64) -> Self {
-        let mut random = Self(seed);
+        let mut random = Self(SplitMix64::new(seed));
         for word in family.bytes().map(u64::from).chain([index]) {
-            random.0 = random.next().wrapping_add(word);
+            random.0 = SplitMix64::new(random.next().wrapping_add(word));
         }
         random
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// From 0 to `end`, without it; 0 if `end` is.

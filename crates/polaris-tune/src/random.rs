@@ -1,22 +1,20 @@
 //! A small generator of random numbers: the same numbers for a seed, everywhere and always.
 
-/// SplitMix64.
+use polaris_core::random::SplitMix64;
+
+/// SplitMix64 with the draws that searches and models need.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// Numbers that depend on the seed alone.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number from 0 up to, not including, `end`, which is at least 1.
@@ -26,7 +24,7 @@ impl Random {
 
     /// A number from 0 up to, not including, 1.
     pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.unit()
     }
 
     /// A number of a normal distribution with mean 0 and deviation 1.

@@ -18,8 +18,8 @@
 #![forbid(unsafe_code)]
 
 pub use polaris_core::{
-    Bool, CancellationToken, DType, Element, Layout, MAX_RANK, Shape, bf16, f16, printable,
-    printable_lines,
+    Bool, CancellationToken, DType, Element, Layout, MAX_RANK, Progress, Shape, bf16, f16,
+    printable, printable_lines,
 };
 pub use polaris_data as data;
 pub use polaris_files as files;

@@ -24,6 +24,13 @@ pub struct ModelChoice {
     pub passes: PassChoice,
 }
 
+impl ModelChoice {
+    /// The lengths that were given, by name.
+    pub fn lengths(&self) -> Vec<(String, usize)> {
+        self.dim.iter().map(|given| (given.name.clone(), given.value)).collect()
+    }
+}
+
 /// What is not rewritten.
 #[derive(Debug, Args)]
 pub struct PassChoice {
@@ -43,18 +50,6 @@ pub enum ModeName {
     Hybrid,
     /// On a GPU if there is one, otherwise on the CPU
     Auto,
-}
-
-impl ModeName {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Hybrid => "hybrid",
-            Self::Auto => "auto",
-        }
-    }
 }
 
 /// Options of `run`.

@@ -1,14 +1,17 @@
 //! The options of `polaris tune`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use polaris::DType;
+use polaris_bench::gemm::cases::parse_dimension;
+use polaris_bench::gemm::{Dims, Numbers, Transpose};
 use polaris_tune::ProblemKey;
+use polaris_tuner::Budget;
+use polaris_tuner::problems::{self, MatrixLayout};
 
+use super::bench::{numbers, transposes};
 use super::parse_seconds;
-use crate::commands::bench_gemm::cases::{Dims, Numbers, Transpose, parse_dimension};
 
 /// Options of `tune`.
 #[derive(Debug, Args)]
@@ -84,7 +87,7 @@ pub struct TuneSearch {
 
     /// How long: a time for all shapes together (60s, 5m), or evaluations for each (200evals)
     #[arg(long, value_name = "BUDGET", default_value = "60s")]
-    pub budget: TuneBudget,
+    pub budget: Budget,
 
     /// How often to time what was found, at different moments; the fastest counts. More than once
     /// is for machines that are not at rest, and for recordings that others are judged by
@@ -124,11 +127,11 @@ pub struct TuneGemm {
     pub around: Option<usize>,
 
     /// The type of the operands
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = numbers())]
     pub dtype: Numbers,
 
     /// Whether A and B are stored as they are (n) or as their transposes (t)
-    #[arg(long, value_name = "AB", default_value = "nn")]
+    #[arg(long, value_name = "AB", default_value = "nn", value_parser = transposes())]
     pub transpose: Transpose,
 
     /// Predict for a card that is not there, from its machine code: gfx803
@@ -158,10 +161,10 @@ pub struct TuneGemv {
     /// Whether neighbours in the matrix are multiplied with neighbours in the vector (dots) or
     /// belong to neighbouring results (columns)
     #[arg(long, value_name = "LAYOUT", default_value = "dots")]
-    pub layout: MatrixLayout,
+    pub layout: LayoutName,
 
     /// The type of the operands
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = numbers())]
     pub dtype: Numbers,
 
     #[command(flatten)]
@@ -217,7 +220,7 @@ pub struct TuneStudy {
 
 /// How the matrix of a product with vectors lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MatrixLayout {
+pub enum LayoutName {
     Dots,
     Columns,
 }
@@ -225,108 +228,47 @@ pub enum MatrixLayout {
 impl TuneGemm {
     /// All products, each once.
     pub fn problems(&self) -> Vec<ProblemKey> {
-        let around = self.around.into_iter().flat_map(|size| {
-            let step = (size / 40).max(1);
-            [size, size.saturating_sub(step).max(1), size + step]
-        });
+        let around = self.around.into_iter().flat_map(problems::around);
         let sizes = self.sizes.iter().copied().chain(around).map(Dims::square);
         let mut shapes: Vec<Dims> = self.shapes.iter().copied().chain(sizes).collect();
         if shapes.is_empty() {
             shapes.extend([256, 512, 1024].map(Dims::square));
         }
-        let layout = self.transpose.name();
-        once(
-            shapes.iter().map(|dims| problem("matmul", self.dtype.name(), layout, &sizes_of(dims))),
-        )
+        problems::products(&shapes, self.dtype, self.transpose)
     }
 }
 
 impl TuneGemv {
     pub fn problems(&self) -> Vec<ProblemKey> {
         let layout = match self.layout {
-            MatrixLayout::Dots => "dots",
-            MatrixLayout::Columns => "columns",
+            LayoutName::Dots => MatrixLayout::Dots,
+            LayoutName::Columns => MatrixLayout::Columns,
         };
-        let shapes = self.shapes.iter();
-        once(shapes.map(|dims| problem("gemv", self.dtype.name(), layout, &sizes_of(dims))))
+        problems::vector_products(&self.shapes, self.dtype, layout)
     }
 }
 
 impl TuneReduce {
     pub fn problems(&self) -> Vec<ProblemKey> {
-        let shapes = self.shapes.iter();
-        once(shapes.map(|shape| problem("reduce", self.dtype.name(), "rows", shape)))
+        problems::reductions(&self.shapes, self.dtype)
     }
 }
 
 impl TunePermute {
     pub fn problems(&self) -> Vec<ProblemKey> {
-        let shapes = self.shapes.iter();
-        once(shapes.map(|dims| problem("permute", self.dtype.name(), "t", &sizes_of(dims))))
+        problems::permutations(&self.shapes, self.dtype)
     }
 }
 
-fn sizes_of(dims: &Dims) -> [usize; 3] {
-    [dims.m, dims.n, dims.k]
-}
-
-fn problem(operation: &str, dtype: &str, layout: &str, shape: &[usize]) -> ProblemKey {
-    ProblemKey {
-        operation: operation.to_owned(),
-        dtype: dtype.to_owned(),
-        layout: layout.to_owned(),
-        shape: shape.iter().map(|&size| size as u64).collect(),
-    }
-}
-
-/// Each problem once, in the order in which they were named.
-fn once(problems: impl Iterator<Item = ProblemKey>) -> Vec<ProblemKey> {
-    let mut all: Vec<ProblemKey> = Vec::new();
-    for problem in problems {
-        if !all.contains(&problem) {
-            all.push(problem);
-        }
-    }
-    all
-}
-
-/// How long a search may take.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TuneBudget {
-    Evaluations(usize),
-    Time(Duration),
-}
-
-impl std::str::FromStr for TuneBudget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "neither a time (60s, 5m, 1h) nor evaluations (200evals)".to_owned();
-        if let Some(count) = text.strip_suffix("evals") {
-            let count: usize = count.trim().parse().map_err(|_| bad())?;
-            return if count > 0 { Ok(Self::Evaluations(count)) } else { Err(bad()) };
-        }
-        let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let (number, unit) = units
-            .iter()
-            .find_map(|(suffix, unit)| text.strip_suffix(suffix).map(|number| (number, unit)))
-            .ok_or_else(bad)?;
-        let seconds = number.trim().parse::<f64>().map_err(|_| bad())? * unit;
-        if !(0.0..=1e6).contains(&seconds) || seconds == 0.0 {
-            return Err(bad());
-        }
-        Ok(Self::Time(Duration::from_secs_f64(seconds)))
-    }
-}
-
-fn parse_explained(text: &str) -> Result<Dims, String> {
+fn parse_explained(text: &str) -> polaris_bench::Result<Dims> {
     text.replace(',', "x").parse()
 }
 
 fn parse_pair(text: &str) -> Result<[usize; 2], String> {
     let bad = || format!("{text:?} is not ROWSxELEMENTS, as in 1024x4096");
     let (rows, elements) = text.split_once('x').ok_or_else(bad)?;
-    Ok([parse_dimension(rows)?, parse_dimension(elements)?])
+    let size = |text: &str| parse_dimension(text).map_err(|error| error.to_string());
+    Ok([size(rows)?, size(elements)?])
 }
 
 fn parse_float(text: &str) -> Result<DType, String> {

@@ -1,7 +1,6 @@
 //! `polaris devices`: what this machine has, what works, and what to do where it does not.
 
-use polaris::DeviceRef;
-use polaris::runtime::hardware::{Advice, Hardware, cpu_opencl_hint, opencl_cure};
+use polaris::runtime::hardware::{Advice, Hardware};
 use polaris::runtime::machine::{CheckStatus, DeviceProfile, Measurement};
 use polaris::runtime::opencl::OpenClReport;
 use polaris::runtime::{Bytes, Capabilities, DeviceInfo, DeviceKind, MemoryUse, measure};
@@ -74,49 +73,9 @@ pub fn describe(session: &Session) -> Machine<'_> {
         hardware: runtime.hardware(),
         devices: devices.collect(),
         opencl: runtime.opencl(),
-        cures: cures(runtime.hardware(), runtime.devices(), runtime.opencl()),
+        cures: runtime.cures(),
         advice: runtime.advice(),
     }
-}
-
-/// The way to OpenCL for each GPU on the bus that no device stands for.
-fn cures(hardware: &Hardware, devices: &[DeviceRef], opencl: &OpenClReport) -> Vec<String> {
-    let stands_for = |device: &DeviceRef, address: &str, vendor| {
-        let info = device.info();
-        match &info.pci_address {
-            Some(known) => known == address,
-            // A driver that does not tell its address: the maker must do.
-            None => info.kind == DeviceKind::Gpu && info.chip.vendor == vendor,
-        }
-    };
-    if !opencl.searched {
-        return Vec::new();
-    }
-    let mut cures: Vec<String> = hardware
-        .gpus
-        .iter()
-        .filter(|gpu| !devices.iter().any(|device| stands_for(device, &gpu.address, gpu.vendor)))
-        .map(|gpu| {
-            let cure = opencl_cure(gpu, &hardware.distribution);
-            format!("{} at {} is in this machine but has no OpenCL. {cure}", gpu.name, gpu.address)
-        })
-        .collect();
-    if hardware.gpus.is_empty() && devices.len() == 1 && !opencl.available {
-        cures.push(cpu_opencl_hint(&hardware.distribution));
-    }
-    cures
-}
-
-/// Why there is no OpenCL device, and how to get one.
-pub fn ways_to_opencl(session: &Session) -> Vec<String> {
-    let runtime = &session.runtime;
-    let (hardware, opencl) = (runtime.hardware(), runtime.opencl());
-    let mut words = opencl.problems.clone();
-    words.extend(cures(hardware, runtime.devices(), opencl));
-    if words.is_empty() {
-        words.push(cpu_opencl_hint(&hardware.distribution));
-    }
-    words
 }
 
 /// Prints it on one screen.

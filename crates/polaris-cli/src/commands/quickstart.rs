@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use polaris_bench::gemm::{QUICK_SIZES, QuickProduct, quick};
+use polaris_bench::modes;
 use polaris_testkit::Level;
 use serde::Serialize;
 
-use super::bench_gemm::quick::{self, QuickProduct, SIZES};
 use super::digits::{Digits, Picture, ReadDigits, print_pictures};
 use super::{bench_modes, check, devices};
 use crate::arguments::Global;
+use crate::checks::{self, Checked};
 use crate::exit;
+use crate::interrupt;
 use crate::output::{self, Table, print_line};
 use crate::session::Session;
 
@@ -19,9 +22,9 @@ const CHECK_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Serialize)]
 struct Quickstart<'a> {
     machine: devices::Machine<'a>,
-    check: check::Checked,
+    check: Checked,
     matmul: Vec<QuickProduct>,
-    modes: Option<bench_modes::Results>,
+    modes: Option<modes::Results>,
     digits: Vec<ReadDigits>,
     pictures: Vec<Picture>,
 }
@@ -35,7 +38,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     say("\nMeasuring: arithmetic, memory, transfers, launches ...")?;
     devices::measure_devices(&mut session)?;
     say("Checking: every operation on every device, against a double-precision reference ...\n")?;
-    let checked = check::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
+    let checked = checks::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
     let (ok, cancelled) =
         (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
     // A device that was stopped or computes wrongly is not worth a measurement.
@@ -50,7 +53,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
         say("\nComparing: CPU, GPU and both, in what models are made of ...")?;
         let model = Digits::new(&session)?;
         for device in session.devices()? {
-            matmul.extend(quick::measure(&device)?);
+            matmul.extend(quick(&device, &interrupt::token())?);
             digits.push(model.read(&session, &device)?);
         }
         pictures = digits.first().map_or(Ok(Vec::new()), |read| model.pictures(read))?;
@@ -84,9 +87,9 @@ fn print_products(products: &[QuickProduct]) -> anyhow::Result<()> {
         return Ok(());
     }
     print_line("\nMatrix products of operands that are on the device, square, f32, GFLOPS\n")?;
-    let sizes = SIZES.map(|size| format!(">{size}"));
+    let sizes = QUICK_SIZES.map(|size| format!(">{size}"));
     let mut table = Table::new(&["device", &sizes[0], &sizes[1], &sizes[2]]);
-    for products in products.chunks(SIZES.len()) {
+    for products in products.chunks(QUICK_SIZES.len()) {
         let figures = products
             .iter()
             .map(|product| product.gflops.map_or("-".to_owned(), |gflops| format!("{gflops:.0}")));

@@ -111,11 +111,12 @@ fn full_page(name: &mut impl FnMut() -> String) -> Page {
         x_label: name(),
         y_label: name(),
         series: vec![
-            Series { name: name(), points: points.clone() },
-            Series { name: name(), points },
+            Series { name: name(), points: points.clone(), ..Series::default() },
+            Series { name: name(), points, ..Series::default() },
         ],
         log_y: true,
         marks: vec![(1.0, name()), (2.5, name())],
+        ..LinePlot::default()
     };
     let bars = BarPlot {
         title: name(),
@@ -214,7 +215,7 @@ proptest! {
         counts in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..24), 0..24),
         log_y: bool,
     ) {
-        let series = vec![Series { name: text.clone(), points }];
+        let series = vec![Series { name: text.clone(), points, ..Series::default() }];
         let names = |count| (0..count).map(|_| text.clone()).collect::<Vec<_>>();
         let page = Page::new(&text)
             .lines(&LinePlot { title: text.clone(), series, log_y, marks, ..LinePlot::default() })

@@ -2,11 +2,13 @@
 
 use crate::parse::{Element, subpaths};
 use crate::{assert_stands_alone, read};
-use polaris_report::{BarPlot, LinePlot, Page, Series};
+use polaris_report::{BarPlot, LinePlot, Page, Series, Style};
 
 fn curves(series: Vec<(&str, Vec<(f64, f64)>)>, log_y: bool) -> Page {
-    let series =
-        series.into_iter().map(|(name, points)| Series { name: name.into(), points }).collect();
+    let series = series
+        .into_iter()
+        .map(|(name, points)| Series { name: name.into(), points, ..Series::default() })
+        .collect();
     let (title, x_label) = ("t".into(), "step".into());
     Page::new("p").lines(&LinePlot { title, x_label, series, log_y, ..LinePlot::default() })
 }
@@ -168,7 +170,11 @@ fn names_of_marks_do_not_overlap() {
         (f64::NAN, "nowhere".to_owned()),
         (100.0, "the end of it".to_owned()),
     ];
-    let series = vec![Series { name: "a".into(), points: vec![(0.0, 0.0), (100.0, 1.0)] }];
+    let series = vec![Series {
+        name: "a".into(),
+        points: vec![(0.0, 0.0), (100.0, 1.0)],
+        ..Series::default()
+    }];
     let page = Page::new("p").lines(&LinePlot { series, marks, ..LinePlot::default() });
     let root = read(&page);
     let marks = root.with_class("mark");
@@ -231,4 +237,49 @@ fn logarithmic_bars_all_have_a_height() {
     assert_eq!(high.len(), 2);
     assert!(high[0] > 5.0 && high[1] < 20.0 * high[0], "{high:?}");
     assert!(root.words().contains("2 not above 0"));
+}
+
+#[test]
+fn dots_and_limits_are_drawn_on_two_logarithmic_scales() {
+    let series =
+        |name: &str, points: Vec<(f64, f64)>, style| Series { name: name.into(), points, style };
+    let plot = |points: Vec<(f64, f64)>, log: bool| {
+        let limit = series("limit", vec![(1.0, 1.0), (100.0, 100.0)], Style::Limit);
+        let series = vec![limit, series("a<b", points, Style::Dots)];
+        let title = "t".into();
+        let plot = LinePlot { title, series, log_x: log, log_y: log, ..LinePlot::default() };
+        Page::new("p").lines(&plot)
+    };
+    let root = read(&plot(vec![(10.0, 10.0), (0.0, 5.0)], true));
+    let drawing = root.with_class("plot")[0].clone();
+    // Ten is half way between one and a hundred on both scales; zero has no place.
+    let limit = &subpaths(drawing.with_class("limit")[0].get("d"))[0];
+    let dots = drawing.with_class("dots")[0].get("d").to_owned();
+    let middle = |a: f64, b: f64| format!("{:.0}", (a + b) / 2.0);
+    let dot = &subpaths(&dots.replace("h0", ""))[0][0];
+    assert_eq!(middle(limit[0].0, limit[1].0), format!("{:.0}", dot.0));
+    assert_eq!(middle(limit[0].1, limit[1].1), format!("{:.0}", dot.1));
+    assert_eq!(dots.matches("h0").count(), 1);
+    assert_eq!(drawing.named("circle").len(), 1, "a limit has no values to hover over");
+    assert!(root.words().contains("1 not above 0") && root.words().contains("a<b"));
+    for points in [vec![], vec![(1.0, 1.0)]] {
+        for log in [false, true] {
+            let html = plot(points.clone(), log).render();
+            assert!(html.contains("a&lt;b") && !html.contains("NaN") && !html.contains("inf"));
+        }
+    }
+}
+
+#[test]
+fn heights_can_be_compared_from_zero() {
+    let series = vec![Series {
+        name: "a".into(),
+        points: vec![(512.0, 900.0), (2048.0, 1000.0)],
+        style: Style::Marked,
+    }];
+    let plot = LinePlot { series, from_zero: true, ..LinePlot::default() };
+    let root = read(&Page::new("p").lines(&plot));
+    let ticks: Vec<String> = root.with_class("end").iter().map(|text| text.text.clone()).collect();
+    assert_eq!(ticks.first().map(String::as_str), Some("0"), "{ticks:?}");
+    assert_eq!(root.with_class("plot")[0].with_class("dots")[0].get("d").matches("h0").count(), 2);
 }

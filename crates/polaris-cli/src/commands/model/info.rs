@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use polaris::graph::{Information, Work, information, open_model};
+use polaris::models::inputs::closed_inputs;
 use polaris::onnx::infer::infer_graph;
 use polaris::onnx::{Graph, Type, ValueId};
 use polaris::runtime::Bytes;
 use serde::Serialize;
 
-use super::{closed_inputs, options, plan_for};
+use super::{options, plan_for};
 use crate::arguments::{Global, Info};
 use crate::exit;
 use crate::output::{self, Table, print_line, say};
@@ -70,14 +71,14 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     if result.information.unsupported.is_empty() {
         let options = options(&mut session, arguments.choice.mode, &arguments.choice.passes)?;
         let model = polaris::graph::Session::open(&session.runtime, path, &options)?;
-        let types = closed_inputs(&model, &arguments.choice);
-        let plan = types.and_then(|types| plan_for(&model, &types));
+        let types = closed_inputs(&model, &arguments.choice.lengths());
+        let plan = types.map_err(Into::into).and_then(|types| plan_for(&model, &types));
         match plan {
             Ok(plan) => {
                 result.work = Some(plan.work());
                 result.arena_bytes = Some(plan.arenas.iter().flatten().sum());
             }
-            Err(error) if error.is::<exit::Usage>() => return Err(error),
+            Err(error) if exit::code_of(&error) == exit::USAGE => return Err(error),
             Err(error) => say!("note: the work of a run is not known: {error:#}"),
         }
     }

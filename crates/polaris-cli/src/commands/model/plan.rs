@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use polaris::graph::Work;
 use polaris::graph::passes::Change;
 use polaris::graph::plan::{Home, Plan as Instructions, PlanText, Prediction, Row, Side};
+use polaris::models::inputs::closed_inputs;
 use polaris::runtime::Bytes;
+use polaris_bench::model::device_name;
 use polaris_report::{BarPlot, Block, BlockPlot, Page, Table as PageTable};
 use serde::Serialize;
 
-use super::{closed_inputs, device_name, load, plan_for};
+use super::{load, plan_for};
 use crate::arguments::{Global, Plan};
-use crate::commands::bench_gemm::save::replace_file;
 use crate::exit;
-use crate::output::{self, print_line, say};
+use crate::output::{self, print_line, replace_file, say};
 use crate::session::Session;
 
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::for_mode(global, options.choice.mode)?;
     let model = load(&mut session, &options.choice)?;
-    let types = closed_inputs(&model, &options.choice)?;
+    let types = closed_inputs(&model, &options.choice.lengths())?;
     let plan = plan_for(&model, &types)?;
     let result = Result {
         model: options.choice.model.clone(),

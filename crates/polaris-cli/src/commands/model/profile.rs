@@ -1,14 +1,13 @@
-//! Where the time of a model's run goes: a table, and a trace for viewers of the trace-event format.
+//! Where the time of a model's run goes: a table, and a trace in a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use polaris::graph::plan::Side;
 use polaris::graph::{Profile, ProfileRow, Session as Model};
-use serde_json::{Value, json};
+use polaris_bench::model::trace;
 
-use crate::commands::bench_gemm::save::replace_file;
-use crate::output::{Table, print_line, say};
+use crate::output::{Table, print_line, replace_file, say};
 
 /// Instructions that are shown; `--json` has all.
 const MOST_SHOWN: usize = 20;
@@ -105,55 +104,14 @@ fn kinds(profile: &Profile) -> Vec<((&str, Side), Kind)> {
     kinds
 }
 
-/// Writes one run as a trace: one track for each device, one event for each instruction.
+/// Writes one run as a trace.
 pub fn write_trace(
     path: &Path,
     title: &str,
     model: &Model,
     profile: &Profile,
 ) -> anyhow::Result<()> {
-    let text = serde_json::to_string(&trace(title, &track_names(model), profile))?;
-    replace_file(path, &text)?;
+    replace_file(path, &serde_json::to_string(&trace(title, model, profile))?)?;
     say!("note: the trace is {}; chrome://tracing and ui.perfetto.dev show it", path.display());
     Ok(())
-}
-
-fn track_names(model: &Model) -> [String; 2] {
-    Side::ALL.map(|side| match model.device_on(side) {
-        Some(device) => format!("{} ({})", device.id(), device.info().name),
-        None => side.name().to_owned(),
-    })
-}
-
-fn trace(title: &str, tracks: &[String; 2], profile: &Profile) -> Value {
-    let name = |what: &str, tid: usize, name: &str| json!({"ph": "M", "pid": 1, "tid": tid, "name": what, "args": {"name": name}});
-    let mut events = vec![name("process_name", 0, title)];
-    for side in Side::ALL {
-        if profile.rows.iter().any(|row| row.side == side) {
-            events.push(name("thread_name", side.index(), &tracks[side.index()]));
-        }
-    }
-    for row in &profile.rows {
-        events.push(json!({
-            "ph": "X",
-            "pid": 1,
-            "tid": row.side.index(),
-            "name": row.instruction,
-            "cat": row.class,
-            "ts": row.start_seconds * 1e6,
-            "dur": row.run_seconds * 1e6,
-            "args": {
-                "node": row.node,
-                "operator": row.operator,
-                "median_us": row.seconds * 1e6,
-                "predicted_us": row.predicted_seconds.map(|seconds| seconds * 1e6),
-                "flops": row.flops,
-                "bytes": row.bytes,
-                "gflops": row.gflops,
-                "gbs": row.gbs,
-                "roofline_share": row.roofline_share,
-            },
-        }));
-    }
-    json!({"displayTimeUnit": "ms", "traceEvents": events})
 }

@@ -5,11 +5,14 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use polaris::graph::Session as Model;
+use polaris::models::classify::{Class, labels_of, likeliest, read_image, takes_images};
+use polaris::models::inputs;
 use polaris::nn::tensors_file::write_atomically;
 use polaris::onnx::{Tensor, Value};
+use polaris_bench::model::device_name;
 use serde::Serialize;
 
-use super::{check_dims, closed, device_name, image, inputs, load, profile};
+use super::{load, profile};
 use crate::arguments::{Global, Run};
 use crate::exit;
 use crate::interrupt;
@@ -43,13 +46,6 @@ struct Output {
     mean: Option<f64>,
     max: Option<f64>,
     file: Option<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct Class {
-    class: usize,
-    label: Option<String>,
-    probability: f64,
 }
 
 pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
@@ -110,7 +106,8 @@ pub fn run(global: Global, options: &Run) -> anyhow::Result<u8> {
 
 /// Every input's tensor: from a file, from an image, or random.
 fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>> {
-    check_dims(model, &options.choice)?;
+    let lengths = options.choice.lengths();
+    inputs::check_lengths(model, &lengths)?;
     let mut given = Vec::new();
     for file in &options.input {
         let declared = model.inputs().into_iter().find(|(name, _)| *name == file.name);
@@ -122,17 +119,17 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
         if given.iter().any(|(other, _)| other == name) {
             continue;
         }
-        let image = options.image.as_ref().filter(|_| !shown && image::fits(ty));
+        let image = options.image.as_ref().filter(|_| !shown && takes_images(ty));
         if let Some(path) = image {
             shown = true;
             let ty = ty.map(|ty| match options.choice.dim.is_empty() {
                 true => ty.clone(),
-                false => closed(ty, &options.choice),
+                false => inputs::closed(ty, &lengths),
             });
-            given.push((name.to_owned(), image::read(path, ty.as_ref(), name)?));
+            given.push((name.to_owned(), read_image(path, ty.as_ref(), name)?));
         } else if options.random_inputs {
             let ty = ty.context("the model does not declare its inputs' types")?;
-            let tensor = inputs::random(&closed(ty, &options.choice), name, options.seed)?;
+            let tensor = inputs::random(&inputs::closed(ty, &lengths), name, options.seed)?;
             given.push((name.to_owned(), tensor));
         }
     }
@@ -202,38 +199,6 @@ fn read_labels(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let text = polaris_files::read_text(path, 256 << 20);
     let text = text.with_context(|| format!("{}", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
-}
-
-/// Names of classes that the model brings along.
-fn labels_of(model: &Model) -> Option<Vec<String>> {
-    let (_, text) = model.model().metadata.iter().find(|(key, _)| key == "classes")?;
-    // As `polaris export` writes them; others have one a line.
-    Some(serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::to_owned).collect()))
-}
-
-/// The five likeliest classes of the first example.
-fn likeliest(tensor: &Tensor, labels: Option<&[String]>) -> anyhow::Result<Vec<Class>> {
-    // Classifiers may end in a pooling, with axes of one element behind the classes.
-    let row = tensor.elements() / tensor.shape().first().copied().unwrap_or(1).max(1);
-    let mut numbers = tensor.to_f64()?;
-    numbers.truncate(row);
-    let sum: f64 = numbers.iter().sum();
-    let are_probabilities =
-        numbers.iter().all(|&x| (0.0..=1.0).contains(&x)) && (sum - 1.0).abs() < 1e-3;
-    if !are_probabilities {
-        let largest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        numbers.iter_mut().for_each(|x| *x = (*x - largest).exp());
-        let sum: f64 = numbers.iter().sum();
-        numbers.iter_mut().for_each(|x| *x /= sum);
-    }
-    let mut order: Vec<usize> = (0..numbers.len()).collect();
-    order.sort_by(|&a, &b| numbers[b].total_cmp(&numbers[a]));
-    let class = |class: usize| Class {
-        class,
-        label: labels.and_then(|labels| labels.get(class).cloned()),
-        probability: numbers[class],
-    };
-    Ok(order.into_iter().take(5).map(class).collect())
 }
 
 fn print(result: &Result) -> anyhow::Result<()> {

@@ -85,5 +85,9 @@ fn of<'a>(events: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value>
 
 fn series(name: &str, events: &[Value], kind: &str, what: &str) -> Series {
     let point = |event: &Value| Some((event["step"].as_f64()?, event[what].as_f64()?));
-    Series { name: name.into(), points: of(events, kind).filter_map(point).collect() }
+    Series {
+        name: name.into(),
+        points: of(events, kind).filter_map(point).collect(),
+        ..Series::default()
+    }
 }

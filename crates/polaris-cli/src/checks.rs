@@ -1,0 +1,105 @@
+//! Checks of devices as commands run them: by this program as the worker, with a bar, and remembered.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use polaris::runtime::opencl::ProgramCounts;
+use polaris::{DeviceId, DeviceRef};
+use polaris_testkit::supervise::{self, CheckedDevice};
+use polaris_testkit::{Level, Tally};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::session::{Session, say_if_forgotten};
+use crate::{exit, interrupt, output};
+
+/// The quick check begins no case after this: with what comes before and after it stays under
+/// five seconds.
+pub const QUICK_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a check of some devices found.
+#[derive(Serialize)]
+pub struct Checked {
+    /// Whether every kernel was right.
+    pub ok: bool,
+    /// Each device.
+    pub devices: Vec<CheckedDevice>,
+    /// How programs came to be, over all devices.
+    pub programs: ProgramCounts,
+}
+
+/// The check of a device that is seen for the first time.
+pub fn first_check(session: &mut Session, device: &DeviceRef) -> anyhow::Result<CheckedDevice> {
+    check_one(session, device, Level::Quick, Some(QUICK_LIMIT))
+}
+
+/// Checks the chosen devices and remembers what was found.
+pub fn check(
+    session: &mut Session,
+    level: Level,
+    limit: Option<Duration>,
+) -> anyhow::Result<Checked> {
+    let mut devices = Vec::new();
+    let mut programs = ProgramCounts::default();
+    for device in session.devices()? {
+        let checked = check_one(session, &device, level, limit)?;
+        let cancelled = checked.report.cancelled;
+        programs.built += checked.programs.built;
+        programs.from_disk += checked.programs.from_disk;
+        devices.push(checked);
+        if cancelled {
+            break;
+        }
+    }
+    let ok = devices.iter().all(|device| device.report.failures().next().is_none());
+    Ok(Checked { ok, devices, programs })
+}
+
+fn check_one(
+    session: &mut Session,
+    device: &DeviceRef,
+    level: Level,
+    limit: Option<Duration>,
+) -> anyhow::Result<CheckedDevice> {
+    let bar = output::progress(0, &format!("checking {}", device.id()));
+    let mut progress = |tally: &Tally| {
+        let (done, total, suite) = tally.progress();
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(suite);
+    };
+    let worker = worker_command(&session.global, "check")?(device.id());
+    let token = interrupt::token();
+    let checked = supervise::check(device, level, limit, worker, &token, &mut progress)?;
+    bar.finish_and_clear();
+    let remembered = supervise::remember(&mut session.runtime, device, level, &checked.report);
+    say_if_forgotten(remembered);
+    Ok(checked)
+}
+
+/// The worker's side of a check: reads a job from stdin, runs it, reports on stdout.
+pub fn work(global: Global) -> anyhow::Result<u8> {
+    let job = supervise::read_job(std::io::stdin().lock())?;
+    let session = Session::new(global)?;
+    for device in session.devices()? {
+        supervise::work(&device, &job, &mut std::io::stdout(), &interrupt::token());
+    }
+    Ok(exit::OK)
+}
+
+/// How this program is started as the worker of a command, on a device.
+pub fn worker_command(
+    global: &Global,
+    name: &'static str,
+) -> anyhow::Result<impl Fn(DeviceId) -> std::process::Command + Send + Sync + 'static> {
+    let program = std::env::current_exe().context("the polaris program cannot be found")?;
+    let limits = global.memory_limit.clone();
+    Ok(move |device: DeviceId| {
+        let mut command = std::process::Command::new(&program);
+        command.args([name, "--worker", "--device", &device.to_string()]);
+        for limit in &limits {
+            command.args(["--memory-limit", &format!("{}={}", limit.device, limit.bytes)]);
+        }
+        command
+    })
+}
