@@ -9,7 +9,7 @@ mod tune;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use polaris::runtime::cpu::MAX_THREADS;
-use polaris::{DeviceId, MemoryLimit};
+use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
@@ -28,7 +28,7 @@ pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
     after_help = "Examples:
   polaris quickstart                  look at this machine, measure and check it
   polaris devices --measure           what each device has and reaches
-  polaris check --device opencl:0     does this driver compute right?
+  polaris check --device gpu     does this driver compute right?
   polaris bench memory --json         bandwidth, for programs to read
 
 Exit codes: 0 all well, 1 something is computed wrongly, 2 wrong usage, 3 failed,
@@ -48,11 +48,11 @@ pub struct Global {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Use this device (cpu, opencl:0, ...); may be repeated
+    /// Use this device (cpu, gpu, a part of a name such as nvidia, opencl:1); may be repeated
     #[arg(long, global = true, value_name = "DEVICE")]
-    pub device: Vec<DeviceId>,
+    pub device: Vec<DeviceName>,
 
-    /// Let a device use at most this much memory, as in opencl:0=512MiB; may be repeated
+    /// Let a device use at most this much memory, as in gpu=512MiB; may be repeated
     #[arg(long, global = true, value_name = "DEVICE=SIZE")]
     pub memory_limit: Vec<MemoryLimit>,
 
@@ -85,7 +85,7 @@ pub enum Command {
     /// Run every operation on your devices against a reference, and quarantine what is wrong
     #[command(after_help = "Examples:
   polaris check
-  polaris check --device opencl:0
+  polaris check --device gpu
   polaris check --quick                 a few cases, in seconds
   polaris check --full                  every kernel in every layout
   polaris check --json > check.json
@@ -109,7 +109,7 @@ CPU does its work. A later check that finds it right releases it.")]
     /// Search for the fastest configurations of kernels on a device, and remember them
     #[command(after_help = "Examples:
   polaris tune gemm --budget 60s
-  polaris tune gemm --device opencl:0 --shapes 512x512x512,1x4096x4096 --budget 200evals
+  polaris tune gemm --device gpu --shapes 512x512x512,1x4096x4096 --budget 200evals
   polaris tune gemm --around 1280 --strategy annealing --seed 7
   polaris tune --list
   polaris tune --explain 1024,1024,1024
@@ -122,7 +122,7 @@ time counts. Ctrl-C keeps everything; the same command goes on where the last on
     /// Train a model from a configuration, with checkpoints, a log and a report
     #[command(after_help = "Examples:
   polaris train digits
-  polaris train digits --device opencl:0 --set train.epochs=5 --set optim.lr=1e-3
+  polaris train digits --device gpu --set train.epochs=5 --set optim.lr=1e-3
   polaris train mine.toml --out runs/first
   polaris train mine.toml --out runs/first --resume
 
@@ -217,7 +217,7 @@ pub enum Bench {
     /// Copy, add and sum, beside the plain loop or the device's own copy
     #[command(after_help = "Examples:
   polaris bench memory
-  polaris bench memory --device opencl:0 --size 256MiB
+  polaris bench memory --device gpu --size 256MiB
   polaris bench memory --json")]
     Memory(Memory),
 
@@ -230,7 +230,7 @@ pub enum Bench {
     /// How long it takes to choose a kernel for a product, and what the predictor weighs
     #[command(after_help = "Examples:
   polaris bench select
-  polaris bench select --device opencl:0 --json")]
+  polaris bench select --device gpu --json")]
     Select,
 
     /// An ONNX model on random inputs: loading, first run, a run, memory
@@ -247,7 +247,7 @@ Every run begins and ends with its inputs and outputs in the host's memory.")]
   polaris bench modes
   polaris bench modes --html modes.html
   polaris bench modes --quick --json
-  polaris bench modes --only matmul-1024,transformer --device opencl:0
+  polaris bench modes --only matmul-1024,transformer --device gpu
 
 Every workload runs as an ONNX model in the modes cpu, gpu and hybrid, in turns; times include the copies to
 the device and back. Results are compared: exit code 1 if modes do not agree.")]
@@ -258,7 +258,7 @@ the device and back. Results are compared: exit code 1 if modes do not agree.")]
   polaris bench gemm
   polaris bench gemm --device cpu --threads 1 --sizes 512,1024 --peers
   polaris bench gemm --shapes 1x4096x4096,128x768x3072 --dtypes f32,f16
-  polaris bench gemm --device opencl:0 --sizes 1024 --variants all
+  polaris bench gemm --device gpu --sizes 1024 --variants all
   polaris bench gemm --sizes 1024 --epilogue bias-gelu
   polaris bench gemm --sweep 1200:1450:10 --peers --report gemm.html
 

@@ -1,7 +1,7 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
 use polaris::runtime::machine::Paths;
-use polaris::{Device, DeviceId, DeviceRef, Runtime, RuntimeOptions};
+use polaris::{Device, DeviceId, DeviceName, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::{Global, ModeName};
 use crate::checks::first_check;
@@ -12,6 +12,8 @@ use crate::output::say;
 pub struct Session {
     pub runtime: Runtime,
     pub global: Global,
+    /// The devices that were named; none if all are meant.
+    pub chosen: Vec<DeviceId>,
 }
 
 impl Session {
@@ -40,12 +42,15 @@ impl Session {
             paths: Paths::from_environment(),
             ..RuntimeOptions::default()
         };
-        Ok(Self { runtime: Runtime::discover(&options)?, global })
+        let runtime = Runtime::discover(&options)?;
+        let chosen = global.device.iter().map(|name| Ok(runtime.select(name)?.id()));
+        let chosen = chosen.collect::<anyhow::Result<_>>()?;
+        Ok(Self { runtime, global, chosen })
     }
 
     /// The devices the user named, or all of them.
     pub fn devices(&self) -> anyhow::Result<Vec<DeviceRef>> {
-        Ok(self.runtime.chosen(&self.global.device)?)
+        Ok(self.runtime.chosen(&self.chosen)?)
     }
 
     /// Checks the devices that this machine has not seen before, or not with this driver: quickly
@@ -103,9 +108,10 @@ pub fn say_if_forgotten(remembered: polaris::runtime::Result<()>) {
 
 /// Whether another device than the CPU is meant; `all` of them where none is named.
 fn needs_opencl(global: &Global, all: bool) -> bool {
-    let limited = global.memory_limit.iter().map(|limit| limit.device);
-    let mut named = global.device.iter().copied().chain(limited);
-    named.any(|id| id != DeviceId::Cpu) || (all && global.device.is_empty())
+    let limited = global.memory_limit.iter().map(|limit| &limit.device);
+    let mut named = global.device.iter().chain(limited);
+    let cpu = DeviceName::Id(DeviceId::Cpu);
+    named.any(|name| *name != cpu) || (all && global.device.is_empty())
 }
 
 #[cfg(test)]
@@ -127,8 +133,8 @@ mod tests {
             ("", false, false),
             ("--device cpu", true, false),
             ("--device cpu --memory-limit cpu=1GiB", true, false),
-            ("--device cpu --device opencl:0", false, true),
-            ("--device cpu --memory-limit opencl:0=1GiB", false, true),
+            ("--device cpu --device gpu", false, true),
+            ("--device cpu --memory-limit gpu=1GiB", false, true),
             ("--memory-limit cpu=1GiB", true, true),
         ] {
             assert_eq!(needs_opencl(&global(options), all), needed, "{options:?}, {all}");

@@ -109,8 +109,9 @@ impl FromStr for DeviceName {
 fn unknown_name(text: &str) -> Error {
     Error::UnknownDevice {
         asked: text.to_owned(),
-        known: "`cpu` and, where OpenCL works, `gpu`, a part of a name, `opencl:0`, `opencl:1`, ..."
-            .to_owned(),
+        known:
+            "`cpu` and, where OpenCL works, `gpu`, a part of a name, `opencl:0`, `opencl:1`, ..."
+                .to_owned(),
     }
 }
 

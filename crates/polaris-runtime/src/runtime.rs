@@ -215,7 +215,7 @@ impl Runtime {
         let key = device.info().profile_key();
         self.profile.change(&key, &change);
         if let Some(path) = self.paths.profile() {
-            self.profile = Profile::update(&path, &key, &self.opencl.numbers, change)?;
+            self.profile = Profile::update_numbered(&path, &key, &self.opencl.numbers, change)?;
         }
         Ok(())
     }
@@ -268,7 +268,9 @@ mod tests {
         let limit: MemoryLimit = "opencl:1=512MiB".parse().unwrap();
         let device = DeviceName::Id(DeviceId::OpenCl(1));
         assert_eq!(limit, MemoryLimit { device, bytes: 512 << 20 });
-        for bad in ["", "512MiB", "opencl:0", "opencl:x=1GiB", "=1GiB", "cpu=lots", "cpu=0", "cpu=-5"] {
+        for bad in
+            ["", "512MiB", "opencl:0", "opencl:x=1GiB", "=1GiB", "cpu=lots", "cpu=0", "cpu=-5"]
+        {
             let message = bad.parse::<MemoryLimit>().unwrap_err().to_string();
             assert!(message.contains("opencl:0=512MiB"), "{message}");
         }

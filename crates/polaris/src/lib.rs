@@ -30,7 +30,8 @@ pub use polaris_onnx as onnx;
 pub use polaris_ops as ops;
 pub use polaris_runtime as runtime;
 pub use polaris_runtime::{
-    Buffer, Device, DeviceExt, DeviceId, DeviceRef, MemoryLimit, Runtime, RuntimeOptions,
+    Buffer, Device, DeviceExt, DeviceId, DeviceName, DeviceRef, MemoryLimit, Runtime,
+    RuntimeOptions,
 };
 pub use polaris_tensor as tensor;
 

@@ -47,7 +47,7 @@ pub enum TuneWhat {
     /// Matrix products
     #[command(after_help = "Examples:
   polaris tune gemm --budget 60s
-  polaris tune gemm --device opencl:0 --shapes 512x512x512,128x768x3072 --budget 200evals
+  polaris tune gemm --device gpu --shapes 512x512x512,128x768x3072 --budget 200evals
   polaris tune gemm --around 1280 --strategy annealing --seed 7 --json
   polaris tune gemm --sizes 1024 --report tuned.html
   polaris tune gemm --target gfx803 --sizes 1024,4096")]
@@ -62,13 +62,13 @@ pub enum TuneWhat {
     /// Sums, means, minima and maxima of dense rows
     #[command(after_help = "Examples:
   polaris tune reduce --budget 60s
-  polaris tune reduce --shapes 1x16777216,4096x4096 --device opencl:0")]
+  polaris tune reduce --shapes 1x16777216,4096x4096 --device gpu")]
     Reduce(TuneReduce),
 
     /// Transpositions
     #[command(after_help = "Examples:
   polaris tune permute --budget 60s
-  polaris tune permute --shapes 1x4096x4096,64x128x768 --device opencl:0")]
+  polaris tune permute --shapes 1x4096x4096,64x128x768 --device gpu")]
     Permute(TunePermute),
 
     /// How good strategies and predictions are on what was measured; measures nothing

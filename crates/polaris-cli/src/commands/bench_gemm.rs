@@ -15,7 +15,7 @@ pub fn run(global: Global, options: &Gemm) -> anyhow::Result<u8> {
     let mut session = Session::new(global)?;
     session.check_new_devices()?;
     let chosen = GemmOptions {
-        devices: session.global.device.clone(),
+        devices: session.chosen.clone(),
         sizes: options.dims(),
         numbers: options.dtypes.clone(),
         transposes: options.transpose.clone(),

@@ -11,7 +11,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::new(global)?;
     session.check_new_devices()?;
-    let results = launch::run(&session.runtime, &session.global.device, &interrupt::token())?;
+    let results = launch::run(&session.runtime, &session.chosen, &interrupt::token())?;
     if json {
         output::print_json("polaris.bench.launch/1", &results)?;
         return Ok(exit::OK);

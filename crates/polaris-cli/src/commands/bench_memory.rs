@@ -12,7 +12,7 @@ pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
     let json = global.json;
     let mut session = Session::new(global)?;
     session.check_new_devices()?;
-    let (devices, cancellation) = (session.global.device.clone(), interrupt::token());
+    let (devices, cancellation) = (session.chosen.clone(), interrupt::token());
     let chosen = MemoryOptions { devices, bytes: options.size, cancellation };
     let results = memory::run(&session.runtime, &chosen)?;
     if json {

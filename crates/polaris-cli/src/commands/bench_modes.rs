@@ -32,7 +32,7 @@ pub fn quick(session: &Session) -> anyhow::Result<Results> {
 }
 
 fn measure(session: &Session, only: Vec<String>, quick: bool) -> anyhow::Result<Results> {
-    let (devices, cancellation) = (session.global.device.clone(), interrupt::token());
+    let (devices, cancellation) = (session.chosen.clone(), interrupt::token());
     let options = ModesOptions { devices, only, quick, cancellation };
     let _quiet = Quiet::new();
     Ok(modes::run(&session.runtime, &options, &mut Shown::new())?)

@@ -10,7 +10,7 @@ use crate::{exit, interrupt};
 pub fn run(global: Global) -> anyhow::Result<u8> {
     let json = global.json;
     let session = Session::new(global)?;
-    let results = select::run(&session.runtime, &session.global.device, &interrupt::token())?;
+    let results = select::run(&session.runtime, &session.chosen, &interrupt::token())?;
     if json {
         output::print_json("polaris.bench.select/1", &results)?;
         return Ok(exit::OK);

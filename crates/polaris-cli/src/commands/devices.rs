@@ -29,6 +29,8 @@ struct Described<'a> {
     capabilities: &'a Capabilities,
     memory: MemoryUse,
     profile: Option<&'a DeviceProfile>,
+    /// Whether it is what is used where none is named.
+    default: bool,
 }
 
 pub fn run(global: Global, options: &Devices) -> anyhow::Result<u8> {
@@ -68,6 +70,7 @@ pub fn describe(session: &Session) -> Machine<'_> {
         capabilities: device.capabilities(),
         memory: device.allocator().memory_use(),
         profile: runtime.profile(device.as_ref()),
+        default: device.id() == runtime.best().id(),
     });
     Machine {
         hardware: runtime.hardware(),
@@ -134,8 +137,9 @@ fn cache_letter(kind: polaris::runtime::hardware::CacheKind) -> &'static str {
 }
 
 fn print_device(device: &Described<'_>) -> anyhow::Result<()> {
-    let Described { info, capabilities, memory, profile } = device;
-    print_line(&format!("\n{:<10} {}", info.id.to_string(), info.name))?;
+    let Described { info, capabilities, memory, profile, default } = device;
+    let default = if *default { " (default)" } else { "" };
+    print_line(&format!("\n{:<10} {}{default}", info.id.to_string(), info.name))?;
     if let Some(version) = &info.opencl_version {
         print_line(&format!("  {}, {}, driver {}", info.platform, version, info.driver))?;
         let kind =

@@ -22,9 +22,9 @@ const MAX_BYTES: u64 = 16 << 20;
 pub struct Profile {
     schema: String,
     devices: BTreeMap<String, DeviceProfile>,
-    /// The numbers of OpenCL devices by their identities; older files have none.
-    #[serde(default)]
-    numbers: BTreeMap<String, usize>,
+    /// The numbers of OpenCL devices by their identities; older files have no such list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    numbers: Option<BTreeMap<String, usize>>,
 }
 
 /// What is known of one device under one driver.
@@ -113,7 +113,7 @@ pub struct LinkMeasurement {
 
 impl Default for Profile {
     fn default() -> Self {
-        Self { schema: SCHEMA.to_owned(), devices: BTreeMap::new(), numbers: BTreeMap::new() }
+        Self { schema: SCHEMA.to_owned(), devices: BTreeMap::new(), numbers: Some(BTreeMap::new()) }
     }
 }
 
@@ -151,14 +151,14 @@ impl Profile {
         self.devices.get(key)
     }
 
-    /// The numbers that OpenCL devices have, by their identities.
-    pub fn numbers(&self) -> &BTreeMap<String, usize> {
-        &self.numbers
+    /// The number that an OpenCL device has, by its identity.
+    pub(crate) fn number(&self, identity: &str) -> Option<usize> {
+        self.numbers.as_ref()?.get(identity).copied()
     }
 
     /// Whether devices were seen before their numbers were remembered: they were numbered as the loader lists them.
     pub(crate) fn is_numbered_as_listed(&self) -> bool {
-        self.numbers.is_empty() && self.devices.keys().any(|key| !key.contains("| native |"))
+        self.numbers.is_none()
     }
 
     /// Changes what is known of a device, in memory only.
@@ -166,12 +166,16 @@ impl Profile {
         change(self.devices.entry(key.to_owned()).or_default());
     }
 
-    /// Changes what is known of a device, in the file, and remembers the numbers of devices. Other processes' changes
-    /// are kept.
+    /// Changes what is known of a device, in the file. Other processes' changes are kept.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn update(
+    pub fn update(path: &Path, key: &str, change: impl FnOnce(&mut DeviceProfile)) -> Result<Self> {
+        Self::update_numbered(path, key, &BTreeMap::new(), change)
+    }
+
+    /// The same, and remembers the numbers of devices.
+    pub(crate) fn update_numbered(
         path: &Path,
         key: &str,
         numbers: &BTreeMap<String, usize>,
@@ -189,7 +193,7 @@ impl Profile {
         profile.change(key, change);
         // What another process has remembered first is kept.
         for (identity, &number) in numbers {
-            profile.numbers.entry(identity.clone()).or_insert(number);
+            profile.numbers.get_or_insert_default().entry(identity.clone()).or_insert(number);
         }
         let text = serde_json::to_string_pretty(&profile).expect("a profile should be valid JSON");
         write_atomic(path, text.as_bytes()).map_err(io("write", path))?;
@@ -227,6 +231,23 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_kept_and_older_files_have_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("machine.json");
+        let numbers = |list: &[(&str, usize)]| -> BTreeMap<String, usize> {
+            list.iter().map(|&(name, number)| (name.to_owned(), number)).collect()
+        };
+        Profile::update_numbered(&path, "card", &numbers(&[("a", 0)]), |_| {}).unwrap();
+        Profile::update_numbered(&path, "card", &numbers(&[("a", 5), ("b", 1)]), |_| {}).unwrap();
+        Profile::update(&path, "card", |_| {}).unwrap();
+        let profile = Profile::load(&path);
+        assert_eq!(["a", "b", "c"].map(|name| profile.number(name)), [Some(0), Some(1), None]);
+        assert!(!profile.is_numbered_as_listed() && !Profile::default().is_numbered_as_listed());
+        let older = Profile::parse(&format!("{{\"schema\": \"{SCHEMA}\", \"devices\": {{}}}}"));
+        assert!(older.unwrap().is_numbered_as_listed());
+    }
+
+    #[test]
     fn updates_are_kept_also_from_many_threads() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/machine.json");
@@ -234,7 +255,7 @@ mod tests {
             for i in 0..8 {
                 let path = &path;
                 scope.spawn(move || {
-                    Profile::update(path, "card", &BTreeMap::new(), |d| {
+                    Profile::update(path, "card", |d| {
                         d.quarantine.push(quarantined(&i.to_string()))
                     })
                     .unwrap();
@@ -250,7 +271,7 @@ mod tests {
     fn special_and_huge_files_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("machine.json");
-        let change = || Profile::update(&path, "card", &BTreeMap::new(), |d| d.quarantine.push(quarantined("k")));
+        let change = || Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k")));
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert_eq!(Profile::load(&path), Profile::default());
         let error = change().unwrap_err().to_string();
@@ -276,7 +297,7 @@ mod tests {
         {
             fs::write(&path, damaged).unwrap();
             assert_eq!(Profile::load(&path), Profile::default());
-            Profile::update(&path, "card", &BTreeMap::new(), |d| d.quarantine.push(quarantined("k"))).unwrap();
+            Profile::update(&path, "card", |d| d.quarantine.push(quarantined("k"))).unwrap();
             assert_eq!(Profile::load(&path).device("card").unwrap().quarantine.len(), 1);
             let aside = fs::read_to_string(path.with_extension("json.unreadable")).unwrap();
             assert_eq!(aside, damaged);

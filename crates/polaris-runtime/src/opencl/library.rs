@@ -10,10 +10,10 @@ use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_ids};
 use polaris_core::printable;
 use serde::Serialize;
 
-use crate::opencl::icd::{IcdFinding, inspect_icds};
 use crate::device::Device;
 use crate::machine::Profile;
 use crate::opencl::device::list;
+use crate::opencl::icd::{IcdFinding, inspect_icds};
 use crate::opencl::numbering::{Listed, names, number, rank};
 use crate::opencl::query::platform_text;
 use crate::opencl::shared_object::{self, SharedObject};
@@ -120,7 +120,8 @@ pub(crate) fn discover(
         listed.extend(found.into_iter().map(|raw| (raw, name.clone())));
     }
     let kinds: Vec<Listed> = listed.iter().map(|(raw, platform)| list(*raw, platform)).collect();
-    let numbers = number(&kinds, profile.numbers(), profile.is_numbered_as_listed());
+    let remembered = |identity: &str| profile.number(identity);
+    let numbers = number(&kinds, remembered, profile.is_numbered_as_listed());
     let mut devices = Vec::new();
     for ((raw, platform), number) in listed.into_iter().zip(numbers.iter().copied()) {
         match OpenClDevice::new(raw, DeviceId::OpenCl(number), &platform, host, cache, options) {

@@ -3,7 +3,7 @@
 //! Loaders list drivers in an order of their own, and a driver that runs on the processor is often the first. Who wrote
 //! `opencl:0` down means a device, not a place in that list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::device::DeviceKind;
 
@@ -30,12 +30,11 @@ pub fn rank(kind: DeviceKind) -> u8 {
 /// Devices of one identity are told apart by their order.
 pub fn number(
     devices: &[Listed],
-    remembered: &BTreeMap<String, usize>,
+    remembered: impl Fn(&str) -> Option<usize>,
     as_listed: bool,
 ) -> Vec<usize> {
     let names = names(devices);
-    let mut numbers: Vec<Option<usize>> =
-        names.iter().map(|name| remembered.get(name).copied()).collect();
+    let mut numbers: Vec<Option<usize>> = names.iter().map(|name| remembered(name)).collect();
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     for number in &mut numbers {
         // A file may be wrong: no two devices have one number.
@@ -74,31 +73,32 @@ mod tests {
     use super::*;
 
     fn listed(devices: &[(&str, DeviceKind)]) -> Vec<Listed> {
-        let one = |&(identity, kind): &(&str, DeviceKind)| Listed { identity: identity.into(), kind };
+        let one =
+            |&(identity, kind): &(&str, DeviceKind)| Listed { identity: identity.into(), kind };
         devices.iter().map(one).collect()
     }
 
-    fn remembered(numbers: &[(&str, usize)]) -> BTreeMap<String, usize> {
-        numbers.iter().map(|&(name, number)| (name.to_owned(), number)).collect()
+    fn remembered(numbers: &'static [(&str, usize)]) -> impl Fn(&str) -> Option<usize> {
+        |name| numbers.iter().find(|(known, _)| *known == name).map(|&(_, number)| number)
     }
 
     #[test]
     fn gpus_come_first_and_numbers_stay() {
         let (cpu, gpu) = (DeviceKind::Cpu, DeviceKind::Gpu);
         let both = listed(&[("pocl", cpu), ("radeon", gpu)]);
-        assert_eq!(number(&both, &BTreeMap::new(), false), [1, 0]);
-        assert_eq!(number(&both, &BTreeMap::new(), true), [0, 1]);
+        assert_eq!(number(&both, |_: &str| None, false), [1, 0]);
+        assert_eq!(number(&both, |_: &str| None, true), [0, 1]);
         // The processor was there alone before the card was.
-        assert_eq!(number(&both, &remembered(&[("pocl", 0)]), false), [0, 1]);
+        assert_eq!(number(&both, remembered(&[("pocl", 0)]), false), [0, 1]);
         // A card that is not there keeps its number for when it is back.
         let new = listed(&[("pocl", cpu), ("arc", gpu)]);
-        assert_eq!(number(&new, &remembered(&[("radeon", 0), ("pocl", 1)]), false), [1, 0]);
+        assert_eq!(number(&new, remembered(&[("radeon", 0), ("pocl", 1)]), false), [1, 0]);
         let twins = listed(&[("pocl", cpu), ("radeon", gpu), ("radeon", gpu)]);
         assert_eq!(names(&twins), ["pocl", "radeon", "radeon #2"]);
-        assert_eq!(number(&twins, &BTreeMap::new(), false), [2, 0, 1]);
-        assert_eq!(number(&twins, &remembered(&[("radeon #2", 0)]), false), [2, 1, 0]);
+        assert_eq!(number(&twins, |_: &str| None, false), [2, 0, 1]);
+        assert_eq!(number(&twins, remembered(&[("radeon #2", 0)]), false), [2, 1, 0]);
         // A file that gives a number twice.
         let wrong = remembered(&[("pocl", 0), ("radeon", 0)]);
-        assert_eq!(number(&both, &wrong, false), [0, 1]);
+        assert_eq!(number(&both, wrong, false), [0, 1]);
     }
 }

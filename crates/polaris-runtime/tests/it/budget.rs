@@ -19,7 +19,7 @@ fn on_every_limited_device(bytes: u64, check: impl Fn(&DeviceRef)) {
     let folder = TempDir::new().unwrap();
     let ids: Vec<DeviceId> = runtime().devices().iter().map(|device| device.id()).collect();
     for device in ids {
-        let limits = vec![MemoryLimit { device, bytes }];
+        let limits = vec![MemoryLimit { device: device.into(), bytes }];
         let runtime = discover_in(folder.path(), limits);
         let limited = runtime.device(device).unwrap();
         assert_eq!(use_of(limited), MemoryUse { limit: bytes, ..MemoryUse::default() });
@@ -123,8 +123,8 @@ fn one_allocation_beyond_the_drivers_limit_is_refused() {
 #[test]
 fn a_limit_that_makes_no_sense_is_an_error_that_says_what_to_do() {
     let folder = TempDir::new().unwrap();
-    let found = |device, bytes| {
-        let limits = vec![MemoryLimit { device, bytes }];
+    let found = |device: DeviceId, bytes| {
+        let limits = vec![MemoryLimit { device: device.into(), bytes }];
         Runtime::discover(&options_in(folder.path(), limits))
     };
     for device in runtime().devices() {
@@ -150,7 +150,8 @@ fn each_limit_holds_for_its_own_device() {
         DeviceId::Cpu => MIB,
         DeviceId::OpenCl(index) => (*index as u64 + 2) * MIB,
     };
-    let limits = ids.iter().map(|id| MemoryLimit { device: *id, bytes: limit(id) }).collect();
+    let limits =
+        ids.iter().map(|id| MemoryLimit { device: (*id).into(), bytes: limit(id) }).collect();
     let runtime = discover_in(folder.path(), limits);
     for device in runtime.devices() {
         assert_eq!(use_of(device).limit, limit(&device.id()));

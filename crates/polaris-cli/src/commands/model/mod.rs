@@ -45,7 +45,7 @@ pub fn options(
 
 /// The device that the user named. The CPU may stand beside an OpenCL device: it is always there.
 fn named_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
-    if session.global.device.is_empty() {
+    if session.chosen.is_empty() {
         return Ok(None);
     }
     let named = session.devices()?;

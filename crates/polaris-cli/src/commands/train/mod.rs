@@ -206,11 +206,11 @@ fn flat(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// The device of the command line, or that of the configuration.
 pub fn chosen_device(session: &mut Session, configured: &str) -> anyhow::Result<DeviceRef> {
-    let id = match session.global.device.first() {
+    let id = match session.chosen.first() {
         Some(&id) => id,
-        None => configured.parse()?,
+        None => session.runtime.select(&configured.parse()?)?.id(),
     };
-    session.global.device = vec![id];
+    session.chosen = vec![id];
     session.check_new_devices()?;
     Ok(session.runtime.device(id)?.clone())
 }

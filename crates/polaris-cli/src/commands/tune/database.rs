@@ -40,7 +40,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
         export(&folder, file, json)?;
     } else if let Some(dims) = options.explain {
         let shape = [dims.m, dims.n, dims.k];
-        print_explained(explain(&session.runtime, &session.global.device, shape)?, json)?;
+        print_explained(explain(&session.runtime, &session.chosen, shape)?, json)?;
     } else {
         print_list(list(&folder)?, json)?;
     }

@@ -54,7 +54,7 @@ fn tune(global: Global, problems: Vec<ProblemKey>, search: &TuneSearch) -> anyho
     session.check_new_devices()?;
     let options = TuneOptions {
         problems,
-        devices: session.global.device.clone(),
+        devices: session.chosen.clone(),
         strategy: search.strategy.clone(),
         seed: search.seed,
         budget: search.budget,

@@ -11,7 +11,7 @@ use crate::session::Session;
 pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
     let json = global.json;
     let session = Session::new(global)?;
-    let devices = session.global.device.clone();
+    let devices = session.chosen.clone();
     let chosen = StudyOptions { devices, seeds: options.seeds, folds: options.folds };
     let studies = study(&session.runtime, &chosen)?;
     if json {
