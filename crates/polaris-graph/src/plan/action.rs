@@ -18,10 +18,7 @@ impl Action {
     }
 
     /// The operation, if it is of this kind.
-    pub fn downcast<O: Operation>(&self) -> Option<&O>
-    where
-        O: 'static,
-    {
+    pub fn downcast<O: Operation + 'static>(&self) -> Option<&O> {
         let operation: &dyn Any = &*self.0;
         operation.downcast_ref()
     }

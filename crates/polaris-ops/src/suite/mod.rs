@@ -102,7 +102,7 @@ impl CaseParameters {
             output: drawn_arrangement(numbers),
             axes: numbers.below(256) as u8,
             special: numbers.below(2) == 1,
-            seed: numbers.next(),
+            seed: numbers.bits(),
         }
     }
 }

@@ -1,36 +1,33 @@
 //! Values of every element type as `f64`, and the way to and from buffers.
 
 use crate::Result;
+use polaris_core::random::SplitMix64;
 use polaris_core::{Bool, DType, Element, bf16, f16};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
-/// A small generator of our own: the same numbers on every platform and in every version.
+/// Random numbers: the same on every platform and in every version.
 #[derive(Debug, Clone)]
-pub struct Numbers(u64);
+pub struct Numbers(SplitMix64);
 
 impl Numbers {
     /// From a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
-    /// SplitMix64.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.bits()
     }
 
     /// Below a bound, or 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.bits() % bound.max(1)
     }
 
     /// From `low` to `high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (self.next() >> 11) as f64 / (1u64 << 53) as f64 * (high - low)
+        low + self.0.unit() * (high - low)
     }
 }
 
@@ -66,7 +63,7 @@ pub fn draw(
             (DType::Bool, _) => numbers.below(2) as f64,
             (DType::U8, Domain::Any) => numbers.below(256) as f64,
             (DType::I8, Domain::Any) => numbers.below(256) as f64 - 128.0,
-            (DType::I32, Domain::Any) if special => numbers.next() as i32 as f64,
+            (DType::I32, Domain::Any) if special => numbers.bits() as i32 as f64,
             (_, Domain::Any) if dtype.is_integer() => {
                 numbers.below(1 << 21) as f64 - (1u64 << 20) as f64
             }
