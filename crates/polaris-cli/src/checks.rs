@@ -10,6 +10,7 @@ use polaris_testkit::{Level, Tally};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::output::say;
 use crate::session::{Session, say_if_forgotten};
 use crate::{exit, interrupt, output};
 
@@ -28,9 +29,42 @@ pub struct Checked {
     pub programs: ProgramCounts,
 }
 
-/// The check of a device that is seen for the first time.
-pub fn first_check(session: &mut Session, device: &DeviceRef) -> anyhow::Result<CheckedDevice> {
-    check_one(session, device, Level::Quick, Some(QUICK_LIMIT))
+impl Session {
+    /// Checks the devices that this machine has not seen before, or not with this driver: quickly
+    /// and with a word.
+    pub fn check_new_devices(&mut self) -> anyhow::Result<()> {
+        if self.global.no_first_check {
+            return Ok(());
+        }
+        for device in self.devices()? {
+            let known =
+                self.runtime.profile(device.as_ref()).and_then(|profile| profile.check.as_ref());
+            if device.as_opencl().is_none() || known.is_some() {
+                continue;
+            }
+            say!(
+                "note: {} ({}) has not been seen with this driver before: a quick check runs, under 5 s; Ctrl-C skips it",
+                device.id(),
+                device.info().name
+            );
+            let checked = check_one(self, &device, Level::Quick, Some(QUICK_LIMIT))?;
+            if checked.report.cancelled || interrupt::requested() {
+                // The user skips the check, not the command; also where it had just ended.
+                interrupt::forget();
+                say!(
+                    "note: {}: the check was skipped; `polaris check` makes up for it",
+                    device.id()
+                );
+            } else if checked.report.failures().next().is_some() {
+                say!(
+                    "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
+                    device.id()
+                );
+            }
+            self.runtime.reload_profile();
+        }
+        Ok(())
+    }
 }
 
 /// Checks the chosen devices and remembers what was found.

@@ -4,8 +4,6 @@ use polaris::runtime::machine::Paths;
 use polaris::{Device, DeviceId, DeviceName, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::{Global, ModeName};
-use crate::checks::first_check;
-use crate::interrupt;
 use crate::output::say;
 
 /// The machine, and what the user asked for.
@@ -51,42 +49,6 @@ impl Session {
     /// The devices the user named, or all of them.
     pub fn devices(&self) -> anyhow::Result<Vec<DeviceRef>> {
         Ok(self.runtime.chosen(&self.chosen)?)
-    }
-
-    /// Checks the devices that this machine has not seen before, or not with this driver: quickly
-    /// and with a word.
-    pub fn check_new_devices(&mut self) -> anyhow::Result<()> {
-        if self.global.no_first_check {
-            return Ok(());
-        }
-        for device in self.devices()? {
-            let known =
-                self.runtime.profile(device.as_ref()).and_then(|profile| profile.check.as_ref());
-            if device.as_opencl().is_none() || known.is_some() {
-                continue;
-            }
-            say!(
-                "note: {} ({}) has not been seen with this driver before: a quick check runs, under 5 s; Ctrl-C skips it",
-                device.id(),
-                device.info().name
-            );
-            let checked = first_check(self, &device)?;
-            if checked.report.cancelled || interrupt::requested() {
-                // The user skips the check, not the command; also where it had just ended.
-                interrupt::forget();
-                say!(
-                    "note: {}: the check was skipped; `polaris check` makes up for it",
-                    device.id()
-                );
-            } else if checked.report.failures().next().is_some() {
-                say!(
-                    "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
-                    device.id()
-                );
-            }
-            self.runtime.reload_profile();
-        }
-        Ok(())
     }
 
     /// Changes the machine's profile; where it cannot be written, says so and goes on.

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use polaris_runtime::DeviceId;
-
-use crate::Mode;
+use polaris_runtime::{DeviceId, Mode};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

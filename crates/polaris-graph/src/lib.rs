@@ -8,19 +8,21 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
 pub mod conformance;
 pub mod cost;
 mod error;
 mod file;
 mod info;
-mod lower;
 pub mod passes;
 pub mod place;
 pub mod plan;
 mod session;
+mod side;
 
 pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
 pub use passes::Passes;
-pub use session::{Fallback, Mode, Options, Profile, ProfileRow, RunOptions, Session};
+pub use polaris_runtime::Mode;
+pub use session::{Fallback, Options, Profile, ProfileRow, RunOptions, Session};

@@ -26,6 +26,12 @@ pub enum Error {
         /// The devices there are, in words.
         known: String,
     },
+    /// A mode that there is not.
+    #[error("there is no mode `{asked}`; there are cpu, gpu, hybrid and auto")]
+    UnknownMode {
+        /// What was asked for.
+        asked: String,
+    },
     /// A memory limit that makes no sense.
     #[error("memory limit `{text}`: {why}; write it as in opencl:0=512MiB")]
     InvalidMemoryLimit {

@@ -21,6 +21,7 @@ pub mod machine;
 mod mapped;
 pub mod measure;
 mod memory;
+mod mode;
 pub mod opencl;
 mod queue;
 mod runtime;
@@ -35,6 +36,7 @@ pub use memory::{
     Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, LastResort, Live, LiveBlocks,
     MemoryUse,
 };
+pub use mode::Mode;
 pub use queue::{Event, MemoryRange, PendingDownload, Queue, QueueId, QueueOptions, Timestamps};
 pub use runtime::{MemoryLimit, Runtime, RuntimeOptions};
 pub use text::{Bytes, parse_bytes};

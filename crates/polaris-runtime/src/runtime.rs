@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::cpu::{CpuDevice, ThreadPool};
 use crate::device::{Device, DeviceId, DeviceKind, DeviceName, DeviceRef};
-use crate::hardware::{Advice, GpuCandidate, Hardware, Mode, advise};
+use crate::hardware::{Advice, GpuCandidate, Hardware, advise};
 use crate::machine::{CheckStatus, DeviceProfile, Paths, Profile};
 use crate::opencl::{OpenClReport, ProgramCache};
 use crate::text::parse_bytes;
-use crate::{Error, Result};
+use crate::{Error, Mode, Result};
 
 /// How devices are looked for and limited.
 #[derive(Debug, Clone)]

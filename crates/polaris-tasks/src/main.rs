@@ -5,6 +5,8 @@
 
 mod benchmarks;
 mod isa;
+#[cfg(test)]
+mod map;
 mod programs;
 
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::signature::fingerprint;
 use super::{Class, Work};
 use crate::Result;
+use crate::plan::Trial;
 
 /// Changes when the meaning of the file does.
 const SCHEMA: &str = "polaris.costs/1";
@@ -33,17 +34,6 @@ pub struct Entry {
     pub seconds: f64,
     /// Seconds since 1970.
     pub unix_time: u64,
-}
-
-/// How long whole plans took that were tried side by side.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// Wholly on the CPU; `None` if that was not tried.
-    pub cpu: Option<f64>,
-    /// On the device, as far as it has the operations.
-    pub gpu: Option<f64>,
-    /// On both.
-    pub hybrid: Option<f64>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

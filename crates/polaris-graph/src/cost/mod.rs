@@ -16,7 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use polaris_runtime::machine::{Measurement, Paths, Profile};
 use polaris_runtime::{DeviceRef, Runtime, measure};
 
-pub use database::{Database, Entry, Trial};
+pub use crate::plan::Trial;
+pub use database::{Database, Entry};
 pub use model::{CostModel, DeviceCosts, Link, Rates};
 pub use polaris_ops::{Class, Work};
 pub use signature::{fingerprint, signature};

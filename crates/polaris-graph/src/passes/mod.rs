@@ -35,7 +35,7 @@ use polaris_onnx::Graph;
 
 pub(crate) use constants::{FOLDED_ELEMENTS, is_determined};
 
-use crate::plan::Side;
+use crate::side::Side;
 use crate::{Error, Result};
 
 /// Where a graph is.

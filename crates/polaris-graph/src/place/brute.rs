@@ -1,7 +1,7 @@
 //! All placements, one after another: what better ways are compared with.
 
 use super::Problem;
-use crate::plan::Side;
+use crate::side::Side;
 
 /// The sides with the least value.
 pub fn least(problem: &Problem, value: impl Fn(&[Side]) -> f64) -> (Vec<Side>, f64) {

@@ -1,7 +1,7 @@
 //! Chains, exactly: each task reads what the one before it made.
 
 use super::{Problem, Value};
-use crate::plan::Side;
+use crate::side::Side;
 
 /// The sides with the least sum of tasks and copies; `None` if the tasks are no chain.
 pub fn place(problem: &Problem) -> Option<Vec<Side>> {

@@ -3,7 +3,7 @@
 
 use super::Problem;
 use super::flow::{Network, UNBOUNDED};
-use crate::plan::Side;
+use crate::side::Side;
 
 /// The sides with the least sum of tasks and copies.
 ///

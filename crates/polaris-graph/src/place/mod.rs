@@ -18,7 +18,7 @@ pub mod schedule;
 pub mod search;
 
 pub use crate::cost::Link;
-use crate::plan::Side;
+use crate::side::Side;
 
 /// Something to compute.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,7 +6,7 @@
 //! waits for all that was put in before.
 
 use super::Problem;
-use crate::plan::Side;
+use crate::side::Side;
 
 /// What a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! From the least sum to the earliest end: tasks and branches change sides as long as that helps.
 
 use super::{Problem, schedule};
-use crate::plan::Side;
+use crate::side::Side;
 
 /// Placements that are looked at, by the number of tasks: some tenths of a second.
 const WORK: usize = 2_000_000;

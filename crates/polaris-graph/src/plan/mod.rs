@@ -1,14 +1,13 @@
 //! A plan: a flat list of instructions for inputs of known shapes, with the place of every operand.
 
 mod action;
-mod builder;
-mod fuse;
-mod given;
-mod memory;
+pub(crate) mod fuse;
+pub(crate) mod given;
+pub(crate) mod memory;
 mod order;
 mod text;
-mod types;
-mod unused;
+pub(crate) mod types;
+pub(crate) mod unused;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,50 +16,12 @@ use polaris_core::{DType, Layout};
 use polaris_onnx::{Type, Value, ValueId};
 use polaris_ops::{Array, ArrayType, Format};
 
+pub use crate::side::Side;
 pub use action::Action;
-pub(crate) use builder::{Builder, Reorder, Request};
 pub use memory::Life;
 pub(crate) use order::dependencies;
 pub use text::{PlanText, Row};
 pub(crate) use types::{dtype_of, element_of, has_adjacent_channels, with_adjacent_channels};
-
-use crate::session::Plans;
-
-/// Where something is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// On the CPU.
-    Cpu,
-    /// On the OpenCL device.
-    Gpu,
-}
-
-impl Side {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::Cpu, Self::Gpu];
-
-    /// Its place in a list of both.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The other one.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Cpu => Self::Gpu,
-            Self::Gpu => Self::Cpu,
-        }
-    }
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-        }
-    }
-}
 
 /// A stretch of memory that holds one array at a time.
 #[derive(Debug, Clone)]
@@ -284,6 +245,17 @@ pub struct Plan {
     pub prediction: Option<Prediction>,
 }
 
+/// How long whole plans took that were tried side by side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Trial {
+    /// Wholly on the CPU; `None` if that was not tried.
+    pub cpu: Option<f64>,
+    /// On the device, as far as it has the operations.
+    pub gpu: Option<f64>,
+    /// On both.
+    pub hybrid: Option<f64>,
+}
+
 /// What was expected of the plans that one was chosen from, in seconds of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Prediction {
@@ -296,7 +268,7 @@ pub struct Prediction {
     /// Which of them was chosen.
     pub chosen: Choice,
     /// What they took where they were tried, since they were expected to be close.
-    pub tried: Option<crate::cost::Trial>,
+    pub tried: Option<Trial>,
     /// What is expected of each instruction of the chosen one.
     #[serde(skip)]
     pub instructions: Vec<f64>,
@@ -351,8 +323,6 @@ pub(crate) struct Rest {
     pub needs: Vec<ValueId>,
     /// Constants that were found on the way.
     pub constants: HashMap<ValueId, Value>,
-    /// Plans by the types of what they need.
-    pub plans: Plans,
 }
 
 impl Plan {

@@ -9,8 +9,8 @@ use polaris_core::DType;
 use polaris_ops::Array;
 use polaris_runtime::{Buffer, DeviceExt};
 
-use super::runner::Engine;
 use crate::Result;
+use crate::build::Engine;
 use crate::plan::{Home, HostInput, HostOutput, Operand, Origin, Plan, PlanOutput, Side, Step};
 
 /// The arrays of an instruction.

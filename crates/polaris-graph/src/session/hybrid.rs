@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use polaris_onnx::{Tensor, Type, Value, ValueId};
 use polaris_runtime::DeviceKind;
 
-use super::constants::Constants;
 use super::context::{Context, Memory};
 use super::flow::Flow;
-use super::runner::{Runner, Wanted, lock};
+use super::runner::{Runner, Wanted};
 use crate::Result;
+use crate::build::{Constants, lock};
 use crate::cost::{CostModel, Costs, Trial, fingerprint, signature};
 use crate::place;
 use crate::place::schedule::{self, Job, Kind};

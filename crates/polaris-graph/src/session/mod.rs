@@ -1,6 +1,5 @@
 //! A model that is loaded, and its runs.
 
-mod constants;
 mod context;
 mod execute;
 mod flow;
@@ -10,7 +9,6 @@ mod inputs;
 mod measure;
 mod observe;
 mod options;
-mod packs;
 mod plans;
 mod profile;
 mod runner;
@@ -23,15 +21,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use polaris_core::CancellationToken;
 use polaris_onnx::{EnteredLimits, Graph, Limits, Model, Tensor, Type, Value, ValueId, operators};
-use polaris_runtime::{DeviceRef, Runtime};
+use polaris_runtime::{DeviceRef, Mode, Runtime};
 
-pub(crate) use constants::{Constants, Usage};
-pub use options::{Mode, Options, RunOptions};
-use packs::Packs;
-pub(crate) use plans::Plans;
+pub use options::{Options, RunOptions};
 pub use profile::{Profile, ProfileRow};
-use runner::{Engine, Runner};
+use runner::Runner;
 
+use crate::build::{Engine, Packs};
 use crate::cost::Costs;
 use crate::passes::{Change, optimise};
 use crate::plan::{Plan, Side};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::runner::Engine;
 use crate::Result;
+use crate::build::Engine;
 use crate::plan::{Instruction, Plan, Side, Step};
 
 /// Looks on while a plan runs. `()` sees nothing, and its calls are compiled away.

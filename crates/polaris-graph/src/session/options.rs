@@ -1,37 +1,10 @@
 //! How a model is loaded and run, and which device that means.
 
 use polaris_core::CancellationToken;
-use polaris_runtime::{DeviceKind, DeviceRef, Runtime};
+use polaris_runtime::{DeviceKind, DeviceRef, Mode, Runtime};
 
 use crate::passes::Passes;
 use crate::{Error, Result};
-
-/// Where a model runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// On the CPU.
-    Cpu,
-    /// On an OpenCL device, as far as it has the operations.
-    Gpu,
-    /// On both, each node where a cost model expects all to be done soonest. What it does not know is
-    /// measured once. If one of them alone is about as fast, all runs there.
-    Hybrid,
-    /// On a GPU if there is one, otherwise on the CPU; on the device that is named, if one is.
-    #[default]
-    Auto,
-}
-
-impl Mode {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Hybrid => "hybrid",
-            Self::Auto => "auto",
-        }
-    }
-}
 
 /// How a model is loaded.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use polaris_onnx::{Type, ValueId};
 
 use super::context::Context;
-use super::runner::lock;
+use crate::build::lock;
 use crate::plan::Plan;
 
 /// Plans that are kept for a graph. Loops may come by with ever new shapes.
@@ -24,12 +24,14 @@ pub(crate) struct Plans(Mutex<Vec<(Key, Arc<Entry>)>>);
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub plan: Arc<Plan>,
+    /// Plans of what comes after it, where shapes depend on what it computes.
+    pub later: Plans,
     idle: Mutex<Vec<Context>>,
 }
 
 impl Entry {
     pub fn new(plan: Plan) -> Self {
-        Self { plan: Arc::new(plan), idle: Mutex::default() }
+        Self { plan: Arc::new(plan), later: Plans::default(), idle: Mutex::default() }
     }
 
     /// The arrays in a memory, if the plan ran there before.
@@ -67,9 +69,7 @@ impl Plans {
     pub fn forget(&self, memory: Option<u64>) {
         for (_, entry) in lock(&self.0).iter() {
             lock(&entry.idle).retain(|context| memory.is_some_and(|one| context.memory != one));
-            if let Some(rest) = &entry.plan.rest {
-                rest.plans.forget(memory);
-            }
+            entry.later.forget(memory);
         }
     }
 }

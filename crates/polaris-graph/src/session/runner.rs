@@ -2,51 +2,17 @@
 //! inside nodes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use polaris_onnx::{Graph, Type, Value, ValueId};
 use polaris_ops::Array;
-use polaris_runtime::{DeviceRef, MappedFile};
 
-use super::constants::Constants;
 use super::context::{Context, Memory};
 use super::observe::Observer;
-use super::packs::Packs;
 use super::plans::{Entry, Key, MOST_LATER_PLANS, MOST_PLANS, Plans};
-use crate::cost::Costs;
-use crate::plan::{Builder, Plan, Reorder, Request, Side, Step};
+use crate::build::{Builder, Constants, Engine, Reorder, Request, lock};
+use crate::plan::{Plan, Side, Step};
 use crate::{Error, Result};
-
-/// What all graphs of a model share.
-#[derive(Debug)]
-pub(crate) struct Engine {
-    /// Weights that were packed before.
-    pub packs: Arc<Packs>,
-    pub devices: [Option<DeviceRef>; 2],
-    pub side: Side,
-    pub files: Vec<MappedFile>,
-    /// What instructions cost, if nodes are placed by that.
-    pub hybrid: Option<Arc<Costs>>,
-}
-
-impl Engine {
-    pub fn device(&self, side: Side) -> &DeviceRef {
-        self.devices[side.index()].as_ref().expect("a plan should only use sides that are there")
-    }
-
-    fn largest_chunks(&self) -> [usize; 2] {
-        self.devices.each_ref().map(|device| match device {
-            Some(device) => {
-                usize::try_from(device.capabilities().max_allocation_bytes).unwrap_or(usize::MAX)
-            }
-            None => usize::MAX,
-        })
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A graph with its plans.
 #[derive(Debug)]
@@ -120,21 +86,22 @@ impl Runner {
         let mut known: HashMap<ValueId, Value> = given.iter().cloned().collect();
         let all: Vec<usize> = (0..self.graph.nodes.len()).collect();
         let none = HashMap::new();
-        let mut stage: Option<Arc<crate::plan::Rest>> = None;
+        let mut stage: Option<Arc<Entry>> = None;
         loop {
-            let (plans, nodes, constants) = match &stage {
+            let rest = stage.as_ref().and_then(|entry| Some((entry, entry.plan.rest.as_ref()?)));
+            let (plans, nodes, constants) = match rest {
                 None => (&self.plans, &all, &none),
-                Some(rest) => (&rest.plans, &rest.nodes, &rest.constants),
+                Some((entry, rest)) => (&entry.later, &rest.nodes, &rest.constants),
             };
             let types: Key = given.iter().map(|(id, value)| (*id, value.ty())).collect();
-            let plan = self.with_memory(|memory| {
+            let entry = self.with_memory(|memory| {
                 let (entry, context) = self.entry(plans, &types, nodes, constants, memory)?;
                 observer.begin(&entry.plan);
                 known.extend(self.execute(&entry.plan, &context, &given, wanted, observer)?);
                 entry.put(context);
-                Ok(Arc::clone(&entry.plan))
+                Ok(entry)
             })?;
-            match &plan.rest {
+            match &entry.plan.rest {
                 None => break,
                 // Nothing was computed, so nothing more will be known.
                 Some(rest) if rest.nodes.len() == nodes.len() => {
@@ -145,7 +112,7 @@ impl Runner {
                 Some(rest) => {
                     let need = |id: &ValueId| Some((*id, known.get(id)?.clone()));
                     given = rest.needs.iter().filter_map(need).collect();
-                    stage = Some(Arc::clone(rest));
+                    stage = Some(Arc::clone(&entry));
                 }
             }
         }

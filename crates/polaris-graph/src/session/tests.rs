@@ -12,8 +12,8 @@ use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
 use super::context::Memory;
-use super::packs::Packs;
-use super::runner::{Engine, Runner, Wanted};
+use super::runner::{Runner, Wanted};
+use crate::build::{Engine, Packs};
 use crate::place::tests::Dice;
 use crate::plan::{Instruction, Plan, Side, Slot, Step, dependencies};
 

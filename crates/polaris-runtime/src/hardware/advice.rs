@@ -3,28 +3,7 @@
 use serde::Serialize;
 
 use super::system_files::printable;
-
-/// How the work is placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Everything on the CPU.
-    Cpu,
-    /// Everything on one GPU.
-    Gpu,
-    /// Split between one GPU and the CPU.
-    Hybrid,
-}
-
-impl std::fmt::Display for Mode {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Hybrid => "hybrid",
-        })
-    }
-}
+use crate::Mode;
 
 /// A device that OpenCL offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -15,7 +15,7 @@ mod system_files;
 
 use serde::Serialize;
 
-pub use advice::{Advice, GpuCandidate, Mode, advise};
+pub use advice::{Advice, GpuCandidate, advise};
 pub use chip::{Chip, normalise_chip};
 pub use cpu::{Cache, CacheKind, Cpu, detect_cpu};
 pub use cure::{cpu_opencl_hint, opencl_cure};

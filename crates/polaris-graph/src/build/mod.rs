@@ -1,9 +1,13 @@
 //! Makes a plan: goes through the nodes, keeps track of what is known of each value and where it lies,
 //! and lets each operator be lowered to operations of a device or interpreted on the host.
 
+mod constants;
+mod engine;
 mod finish;
 mod host;
+mod lower;
 mod lowering;
+mod packs;
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,11 +15,14 @@ use polaris_onnx::infer::{Fact, infer_node};
 use polaris_onnx::operators::NoScope;
 use polaris_onnx::{Dim, Graph, Node, Tensor, Type, Value, ValueId, interpret_node};
 
-use super::types::array_type;
-use super::{Instruction, Operand, Plan, PlanInput, Side, Slot};
+pub(crate) use constants::{Constants, Usage};
+pub(crate) use engine::{Engine, lock};
+pub(crate) use packs::Packs;
+
+use crate::Result;
 use crate::passes::{FOLDED_ELEMENTS, is_determined};
-use crate::session::{Constants, Usage};
-use crate::{Result, lower};
+use crate::plan::types::array_type;
+use crate::plan::{Instruction, Operand, Plan, PlanInput, Side, Slot};
 
 /// What a plan is made for.
 pub(crate) struct Request<'a> {

@@ -6,7 +6,8 @@ use polaris_ops::MatMul;
 
 use super::{Lowering, array, input, result, wants_more};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] =
     &[("Gemm", gemm), ("MatMul", matmul), ("MatMulInteger", matmul_integer)];

@@ -13,7 +13,8 @@ use polaris_ops::{Reduction, Unary};
 use super::pooling::spatial_in_memory_order;
 use super::{Lowering, array, axis, constant_ints, input, output, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("ArgMax", arg_max),

@@ -8,7 +8,8 @@ use polaris_ops::{Norm, NormKind, Softmax, Ternary};
 
 use super::{Lowering, array, axis, input, result, wants_more};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("BatchNormalization", batch_norm),

@@ -9,7 +9,8 @@ use polaris_ops::{MatMul, Unary};
 
 use super::{Lowering, array, input, output};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[("LSTM", lstm)];
 

@@ -6,7 +6,8 @@ use polaris_ops::{Binary, Ternary, Unary};
 
 use super::{Lowering, array, constant_number, input, repeat_to, result};
 use crate::Result;
-use crate::plan::{Action, Builder};
+use crate::build::Builder;
+use crate::plan::Action;
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("Celu", celu),

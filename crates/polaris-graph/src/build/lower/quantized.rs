@@ -10,8 +10,9 @@ use polaris_ops::{Convolution, Requantize, Scale};
 use super::convolution::{is_worth_padding, padded, pads, pair, per_axis};
 use super::{Lowering, array, input, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand, with_adjacent_channels};
-use crate::session::Usage;
+use crate::build::Builder;
+use crate::build::Usage;
+use crate::plan::{Action, Operand, with_adjacent_channels};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("DequantizeLinear", dequantize),

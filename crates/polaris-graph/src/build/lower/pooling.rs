@@ -9,7 +9,8 @@ use polaris_ops::{Pool, Pooling, Reduction, Window, Windows};
 use super::convolution::{is_worth_padding, padded, pads, per_axis};
 use super::{Lowering, array, result, wants_more};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand, has_adjacent_channels};
+use crate::build::Builder;
+use crate::plan::{Action, Operand, has_adjacent_channels};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("AveragePool", average_pool),

@@ -8,8 +8,8 @@ use polaris_onnx::{Tensor, ValueId};
 use polaris_ops::format::{Format, Role};
 use polaris_ops::{Array, weight};
 
+use super::engine::{Engine, lock};
 use super::packs::{Key, content_hash};
-use super::runner::{Engine, lock};
 use crate::Result;
 use crate::cost::fingerprint;
 use crate::plan::{Side, dtype_of};

@@ -7,7 +7,8 @@ use polaris_ops::fill::Fill;
 
 use super::{Lowering, array, axis, constant_ints, output, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("Concat", concat),

@@ -21,7 +21,7 @@ use polaris_core::{DType, Shape};
 use polaris_onnx::{Node, ValueId};
 
 use crate::Result;
-use crate::plan::Builder;
+use crate::build::Builder;
 
 /// Lowers a node; `false`, and nothing done, if it cannot.
 type Lowering = fn(&mut Builder<'_>, &Node) -> Result<bool>;

@@ -7,7 +7,8 @@ use polaris_ops::{Binary, Function, Ternary, Unary};
 
 use super::{Lowering, array, repeat_to, result};
 use crate::Result;
-use crate::plan::{Action, Builder};
+use crate::build::Builder;
+use crate::plan::Action;
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("Abs", |b, n| function(b, n, Unary::Abs)),

@@ -9,7 +9,8 @@ use polaris_ops::{Convolution, PadMode};
 
 use super::{Lowering, array, input, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand, has_adjacent_channels, with_adjacent_channels};
+use crate::build::Builder;
+use crate::plan::{Action, Operand, has_adjacent_channels, with_adjacent_channels};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[("Conv", conv), ("ConvTranspose", conv_transpose)];
 

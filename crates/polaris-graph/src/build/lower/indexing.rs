@@ -9,7 +9,8 @@ use polaris_ops::{Binary, PadMode, Ternary};
 
 use super::{Lowering, array, axis, constant_ints, constant_number, input, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[
     ("Gather", |b, n| look_up(b, n, LookupRule::Take)),

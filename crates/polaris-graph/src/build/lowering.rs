@@ -6,11 +6,10 @@ use polaris_ops::Format;
 use polaris_ops::copy::Copy;
 use polaris_ops::format::Role;
 
-use super::Builder;
+use super::{Builder, Usage};
 use crate::Result;
 use crate::plan::types::{array_type, has_adjacent_channels, with_adjacent_channels};
 use crate::plan::{Action, Home, Instruction, Operand, Origin, Side, Slot, SlotId, Step};
-use crate::session::Usage;
 
 impl<'a> Builder<'a> {
     /// The type and shape of a value, if it can be an array.

@@ -8,7 +8,8 @@ use polaris_ops::{Attention, Pairing, Rope, Ternary};
 
 use super::{Lowering, array, input, result, wants_more};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand, element_of};
+use crate::build::Builder;
+use crate::plan::{Action, Operand, element_of};
 
 pub const LOWERINGS: &[(&str, Lowering)] =
     &[("Attention", attention), ("RotaryEmbedding", rotary_embedding)];

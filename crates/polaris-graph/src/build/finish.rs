@@ -12,7 +12,6 @@ use crate::plan::given::copy_from_given;
 use crate::plan::memory::{place, share_in_place};
 use crate::plan::unused::remove_unused;
 use crate::plan::{Plan, PlanInput, PlanOutput, Rest};
-use crate::session::Plans;
 use crate::{Error, Result};
 
 impl Builder<'_> {
@@ -64,7 +63,7 @@ impl Builder<'_> {
                 })
                 .copied()
                 .collect();
-            Arc::new(Rest { nodes: deferred, needs, constants, plans: Plans::default() })
+            Arc::new(Rest { nodes: deferred, needs, constants })
         });
         let (instructions, slots) = (self.instructions, self.slots);
         let prediction = None;

@@ -8,7 +8,8 @@ use polaris_ops::{Lookup, LookupRule, MatMul};
 
 use super::{Lowering, array, input, result};
 use crate::Result;
-use crate::plan::{Action, Builder, Operand};
+use crate::build::Builder;
+use crate::plan::{Action, Operand};
 
 pub const LOWERINGS: &[(&str, Lowering)] = &[("Resize", resize)];
 

@@ -1,0 +1,119 @@
+//! Whether ARCHITECTURE.md says what is: the map of crates, and the direction of modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+/// The crates of the workspace with those that they are built with, by their manifests.
+fn manifests() -> BTreeMap<String, BTreeSet<String>> {
+    let crates = folders(&root().join("crates")).into_iter().chain([root().join("xtask")]);
+    let read = |folder: PathBuf| {
+        let manifest = text(&folder.join("Cargo.toml"));
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap();
+        let mut section = "";
+        let mut used = BTreeSet::new();
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if section == "[dependencies]" && key.starts_with("polaris") {
+                used.insert(key.to_owned());
+            }
+        }
+        (name.trim_matches('"').to_owned(), used)
+    };
+    crates.map(read).collect()
+}
+
+#[test]
+fn the_map_of_crates_is_cargos() {
+    let document = text(&root().join("ARCHITECTURE.md"));
+    let block = document.split("```").nth(1).expect("the map should be the first block");
+    let mut found = BTreeMap::new();
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap().to_owned();
+        let used: BTreeSet<String> = words
+            .map(|word| match word {
+                "polaris" => word.to_owned(),
+                other => format!("polaris-{other}"),
+            })
+            .collect();
+        let unknown: Vec<&String> = used.iter().filter(|name| !found.contains_key(*name)).collect();
+        assert!(unknown.is_empty(), "{name} stands above {unknown:?}");
+        found.insert(name, used);
+    }
+    assert_eq!(found, manifests());
+}
+
+/// The modules of a file's own crate that it uses, but for tests.
+fn used_modules(source: &str) -> BTreeSet<String> {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mut used = BTreeSet::new();
+    for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for after in line.split("crate::").skip(1) {
+            let names = after.strip_prefix('{').unwrap_or(after);
+            for name in names.split(',') {
+                let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
+                let word: String = name.trim().chars().take_while(|&c| is_word(c)).collect();
+                used.insert(word);
+                if !after.starts_with('{') {
+                    break;
+                }
+            }
+        }
+    }
+    used
+}
+
+fn sources(path: &Path, found: &mut Vec<PathBuf>) {
+    for path in folders(path) {
+        match path.is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|end| end == "rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn modules_use_those_before_them() {
+    let document = text(&root().join("ARCHITECTURE.md"));
+    let table = document.split("| Crate | Modules, the lowest first |").nth(1).expect("the table");
+    let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 2, "the table should have rows");
+    for row in rows {
+        let mut names = row.split('`').skip(1).step_by(2);
+        let folder = root().join("crates").join(names.next().unwrap()).join("src");
+        let order: Vec<&str> = names.collect();
+        for (place, module) in order.iter().enumerate() {
+            let mut files = vec![folder.join(format!("{module}.rs"))];
+            files.retain(|file| file.exists());
+            if folder.join(module).is_dir() {
+                sources(&folder.join(module), &mut files);
+            }
+            assert!(!files.is_empty(), "{} has no module {module}", folder.display());
+            for file in files {
+                let used = used_modules(&text(&file));
+                for later in order[place + 1..].iter().filter(|later| used.contains(**later)) {
+                    panic!("{} uses {later}, which stands above {module}", file.display());
+                }
+            }
+        }
+    }
+}
