@@ -110,9 +110,8 @@ fn modules_use_those_before_them() {
             assert!(!files.is_empty(), "{} has no module {module}", folder.display());
             for file in files {
                 let used = used_modules(&text(&file));
-                for later in order[place + 1..].iter().filter(|later| used.contains(**later)) {
-                    panic!("{} uses {later}, which stands above {module}", file.display());
-                }
+                let later = order[place + 1..].iter().find(|later| used.contains(**later));
+                assert!(later.is_none(), "{} uses {later:?} from below", file.display());
             }
         }
     }
