@@ -7,7 +7,7 @@ use crate::common::{Answer, Home};
 use serde_json::{Value, json};
 
 /// With time enough for a machine that is busy with other things.
-const QUICK: &str = "check --quick --limit 60 --device opencl:0 --json";
+const QUICK: &str = "check --quick --limit 600 --device opencl:0 --json";
 
 /// How many programs a check has built and found on disk.
 fn programs(check: &Value) -> (u64, u64) {
