@@ -33,7 +33,7 @@ pub enum Error {
         asked: String,
     },
     /// A memory limit that makes no sense.
-    #[error("memory limit `{text}`: {why}; write it as in opencl:0=512MiB")]
+    #[error("memory limit `{text}`: {why}; write it as in gpu=512MiB")]
     InvalidMemoryLimit {
         /// What was given.
         text: String,

@@ -272,7 +272,7 @@ mod tests {
             ["", "512MiB", "opencl:0", "opencl:x=1GiB", "=1GiB", "cpu=lots", "cpu=0", "cpu=-5"]
         {
             let message = bad.parse::<MemoryLimit>().unwrap_err().to_string();
-            assert!(message.contains("opencl:0=512MiB"), "{message}");
+            assert!(message.contains("gpu=512MiB"), "{message}");
         }
     }
 }

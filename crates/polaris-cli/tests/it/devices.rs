@@ -72,7 +72,8 @@ fn an_unknown_device_is_wrong_usage_and_the_known_ones_are_listed() {
         let answer = home.run(&format!("{command} --device opencl:9")).exits_with(2);
         answer.says(&["`opencl:9`", "cpu (", cpu.as_str().unwrap()]);
     }
-    home.run("devices --device gpu").exits_with(2).says(&["`gpu`", "`cpu`", "`opencl:0`"]);
+    home.run("devices --device no-such-card").exits_with(2).says(&["`no-such-card`", "cpu ("]);
+    home.run("devices --device opencl:x").exits_with(2).says(&["`opencl:x`", "`cpu`", "`gpu`"]);
 }
 
 #[test]
@@ -80,14 +81,16 @@ fn an_impossible_memory_limit_is_wrong_usage_and_says_how_to_write_it() {
     let home = Home::new();
     for (limit, why) in [
         ("512MiB", "there is no `=`"),
-        ("gpu=1GiB", "not a device"),
+        ("opencl:x=1GiB", "not a device"),
         ("cpu=lots", "not a size"),
         ("cpu=0", "without any memory"),
         ("cpu=9000TiB", "the device has only"),
     ] {
         let answer = home.run(&format!("devices --no-first-check --memory-limit {limit}"));
-        answer.exits_with(2).says(&[why, "write it as in opencl:0=512MiB"]);
+        answer.exits_with(2).says(&[why, "write it as in gpu=512MiB"]);
     }
+    let by_name = home.run("devices --no-first-check --device cpu --memory-limit cpu=1GiB --json");
+    assert_eq!(by_name.exits_with(0).json()["devices"][0]["memory"]["limit"], 1 << 30);
     let absent = home.run("devices --no-first-check --memory-limit opencl:9=1GiB");
     absent.exits_with(2).says(&["`opencl:9`", "cpu"]);
 }
