@@ -47,10 +47,13 @@ const STEPS: [Step; 10] = [
     ("examples in documentation", |setting| run_tests(setting, &["--doc"])),
     ("documentation", documentation),
     ("gfx803 report", gfx803_report),
-    ("release build", |setting| cargo(setting, &["build", "--release", "-p", "polaris-cli"])),
+    (RELEASE_BUILD, |setting| cargo(setting, &["build", "--release", "-p", "polaris-cli"])),
     ("trials", trials),
     ("quickstart", quickstart),
 ];
+
+/// The step that `--long` has alone: it compiles everything once more, and the tests run without it.
+const RELEASE_BUILD: &str = "release build";
 
 /// Runs all steps and stops at the first that fails; false when one did.
 pub fn run(long: bool) -> bool {
@@ -58,7 +61,7 @@ pub fn run(long: bool) -> bool {
     let mut summary = Vec::new();
     let mut passed = true;
     let mut skipped = 0;
-    for (name, step) in STEPS {
+    for (name, step) in STEPS.into_iter().filter(|(name, _)| long || *name != RELEASE_BUILD) {
         println!("==> {name}");
         let start = Instant::now();
         let result = step(&setting);
@@ -145,7 +148,7 @@ fn trials(setting: &Setting) -> Result<Done> {
     let mut command = Command::new(cargo::binary(root, "debug", "polaris-trials"));
     command.current_dir(root).args(["--runs", "400", "--seed", "580"]);
     command.args(["--hang", "60", "--keep"]).arg(root.join("target/trials"));
-    command.arg("--binary").arg(cargo::binary(root, "release", "polaris"));
+    command.arg("--binary").arg(polaris(setting));
     cargo::execute(command).map(|()| Done::Passed)
 }
 
@@ -158,11 +161,16 @@ fn quickstart(setting: &Setting) -> Result<Done> {
         std::fs::remove_dir_all(&data)
             .with_context(|| format!("cannot remove {}", data.display()))?;
     }
-    let mut command = Command::new(cargo::binary(root, "release", "polaris"));
+    let mut command = Command::new(polaris(setting));
     command.arg("quickstart").current_dir(root);
     command.env("POLARIS_DATA_DIR", data).env("POLARIS_CACHE_DIR", folder.join("cache"));
     share_kernels_of_pocl(&mut command, root);
     cargo::execute(command).map(|()| Done::Passed)
+}
+
+/// The command that trials and the quickstart start: what is shipped, or what was built for the tests.
+fn polaris(setting: &Setting) -> PathBuf {
+    cargo::binary(&setting.root, if setting.long { "release" } else { "debug" }, "polaris")
 }
 
 /// PoCL compiles a kernel when it is launched first, and keeps it in the user's folder unless told otherwise.
