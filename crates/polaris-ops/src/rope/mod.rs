@@ -139,8 +139,14 @@ impl Operation for Rope {
         }
     }
 
-    fn supports(&self, _: Kernel, device: &OpenClDevice, _: &[&Array], output: &Array) -> bool {
-        opencl::supports(device, output)
+    fn supports(
+        &self,
+        _: Kernel,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> bool {
+        self.pairs(inputs, output).is_ok_and(|pairs| opencl::supports(device, &pairs, output))
     }
 
     fn kernel_name(&self, kernel: Kernel, _: &[&Array], output: &Array) -> String {

@@ -5,14 +5,12 @@
 // Parameters:
 //   T              element type: f32, f64, f16 or bf16
 //   C              type of the computation: float or double
-//   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group
 //
 // `out_pair` and `x_pair` are the distances from the first element of a pair to the second.
 #ifndef T
 #define T f32
 #define C float
-#define INDEX uint
 #endif
 #ifndef WORK_GROUP
 #define WORK_GROUP 256
@@ -20,8 +18,8 @@
 
 #define AXIS(k) \
     if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
+        const uint axis_length = lengths.s##k; \
+        const uint index = rest % axis_length; \
         rest /= axis_length; \
         io += index * out_strides.s##k; \
         ix += index * x_strides.s##k; \
@@ -31,8 +29,8 @@
 #define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void rope(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides, VECTOR8(INDEX) x_strides,
-          VECTOR8(INDEX) cos_strides, VECTOR8(INDEX) sin_strides, ulong out_pair, ulong x_pair,
+void rope(ulong n, uint rank, uint8 lengths, uint8 out_strides, uint8 x_strides,
+          uint8 cos_strides, uint8 sin_strides, ulong out_pair, ulong x_pair,
           __global STORAGE(T) *out, ulong out_at, __global const STORAGE(T) *x, ulong x_at,
           __global const STORAGE(T) *cosines, ulong cosines_at, __global const STORAGE(T) *sines, ulong sines_at)
 {
@@ -40,8 +38,8 @@ void rope(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides
     if (point >= n) {
         return;
     }
-    INDEX rest = (INDEX)point;
-    INDEX io = 0, ix = 0, ic = 0, is = 0;
+    uint rest = (uint)point;
+    uint io = 0, ix = 0, ic = 0, is = 0;
     AXES
     const C a = LOAD(T)(x, x_at + ix);
     const C b = LOAD(T)(x, x_at + ix + x_pair);
