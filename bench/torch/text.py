@@ -28,7 +28,7 @@ except ImportError as error:
 from models import build, loss_of
 from runner import ask, start
 
-# What crates/polaris-cli/src/commands/train/text.toml says.
+# What crates/polaris-nn/src/train/text.toml says.
 MODEL = {"kind": "gpt", "layers": 4, "width": 128, "heads": 4}
 TEXT = {"context": 128, "batch": 16, "validation": 0.05}
 RATE, WARMUP, FLOOR, CLIP = 2e-3, 100, 0.1, 1.0

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binaries;
 mod cargo;
 mod suite;
 
@@ -22,10 +23,14 @@ fn main() -> ExitCode {
     }
     match command.as_deref() {
         Some(task @ ("isa" | "benchmarks")) => run_task(task, &rest),
+        Some("docs") => match rest.first() {
+            None => report(write_reference()),
+            Some(argument) => usage_error(&format!("docs takes no argument, found {argument}")),
+        },
         Some("test") => match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => exit_code(suite::run(false)),
             ["--long"] => exit_code(suite::run(true)),
-            [argument, ..] => usage_error(&format!("test takes only --long, not {argument}")),
+            [argument, ..] => usage_error(&format!("test takes only --long, found {argument}")),
         },
         Some(other) => usage_error(&format!("unknown command {other}")),
         None => usage_error("a command is missing"),
@@ -37,6 +42,21 @@ fn run_task(task: &str, arguments: &[String]) -> ExitCode {
     match cargo::task(&repository(), task, arguments) {
         Ok(code @ (0 | 2)) => ExitCode::from(code),
         Ok(_) => ExitCode::from(1),
+        Err(error) => report(Err(error)),
+    }
+}
+
+/// Rewrites docs/cli.md. The arguments are part of the `polaris` binary, so one of its tests writes the page.
+fn write_reference() -> anyhow::Result<()> {
+    let mut command = cargo::command(&repository());
+    command.args(["test", "--quiet", "--workspace", "--bin", "polaris", "reference"]);
+    command.env("POLARIS_WRITE_DOCS", "1");
+    cargo::execute(command)
+}
+
+fn report(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(1)

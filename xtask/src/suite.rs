@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo;
+use crate::{binaries, cargo};
 
 /// Comma-separated names of what must not be skipped; tests of the crates read it too.
 const REQUIRE: &str = "POLARIS_REQUIRE";
@@ -37,14 +37,16 @@ enum Done {
 type Step = (&'static str, fn(&Setting) -> Result<Done>);
 
 /// Cheap steps come first, so that a slip in formatting does not cost a build.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 12] = [
     ("format", |setting| cargo(setting, &["fmt", "--all", "--check"])),
     ("clippy", |setting| {
         cargo(setting, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
+    ("features", features),
     ("build", build),
     ("tests", tests),
-    ("examples in documentation", |setting| run_tests(setting, &["--doc"])),
+    ("examples", examples),
+    ("examples in documentation", documentation_tests),
     ("documentation", documentation),
     ("gfx803 report", gfx803_report),
     (RELEASE_BUILD, |setting| cargo(setting, &["build", "--release", "-p", "polaris-cli"])),
@@ -93,32 +95,60 @@ pub fn run(long: bool) -> bool {
     passed
 }
 
+/// The examples of the library, which are run as well.
+const EXAMPLES: [&str; 5] = ["kernel", "onnx", "tensor", "tools", "train"];
+
 /// The tests, and the programs that later steps start: asked for together, they share every crate.
 fn build(setting: &Setting) -> Result<Done> {
     let programs = ["polaris", "polaris-tasks", "polaris-trials"];
     let programs = programs.iter().flat_map(|name| ["--bin", name]);
-    let arguments = ["build", "--workspace", "--tests"].into_iter().chain(programs);
+    let examples = EXAMPLES.iter().flat_map(|name| ["--example", name]);
+    let arguments = ["build", "--workspace", "--tests"].into_iter().chain(programs).chain(examples);
     cargo(setting, &arguments.collect::<Vec<_>>())
 }
 
-/// Clippy has looked at examples; those with tests of their own are tests.
-fn tests(setting: &Setting) -> Result<Done> {
-    run_tests(setting, &["--tests"])
+/// The library without features, and with those that gate the others' code.
+fn features(setting: &Setting) -> Result<Done> {
+    for features in ["", "train", "image"] {
+        let arguments =
+            ["clippy", "-p", "polaris", "--no-default-features", "--features", features];
+        cargo(setting, &[&arguments[..], &["--", "-D", "warnings"]].concat())?;
+    }
+    Ok(Done::Passed)
 }
 
-/// The same random cases each time: a change is refused for what it does, not for what was drawn. `cargo test`
-/// by itself draws new ones.
-fn run_tests(setting: &Setting, which: &[&str]) -> Result<Done> {
+fn examples(setting: &Setting) -> Result<Done> {
+    for name in EXAMPLES {
+        let mut command = Command::new(cargo::binary(&setting.root, "debug/examples", name));
+        command.current_dir(&setting.root);
+        variables(setting, &mut command);
+        cargo::execute(command)?;
+    }
+    Ok(Done::Passed)
+}
+
+fn tests(setting: &Setting) -> Result<Done> {
+    binaries::run(&setting.root, |command| variables(setting, command)).map(|()| Done::Passed)
+}
+
+fn documentation_tests(setting: &Setting) -> Result<Done> {
     let mut command = cargo::command(&setting.root);
-    command.args(["test", "--workspace"]).args(which);
+    command.args(["test", "--workspace", "--doc"]);
+    variables(setting, &mut command);
+    cargo::execute(command).map(|()| Done::Passed)
+}
+
+/// What tests read. The random cases are the same each time: a change is refused for what it does, not for what was
+/// drawn. `cargo test` by itself draws new ones.
+fn variables(setting: &Setting, command: &mut Command) {
     if std::env::var_os(RANDOM_SEED).is_none() {
         command.env(RANDOM_SEED, "580");
     }
     if setting.long {
         command.env(LONG, "1");
     }
-    share_kernels_of_pocl(&mut command, &setting.root);
-    cargo::execute(command).map(|()| Done::Passed)
+    command.env("POLARIS_TEST_DIR", test_folder(&setting.root));
+    share_kernels_of_pocl(command, &setting.root);
 }
 
 fn documentation(setting: &Setting) -> Result<Done> {
@@ -138,7 +168,7 @@ fn gfx803_report(setting: &Setting) -> Result<Done> {
     }
 }
 
-/// The same trials each time, for the reason of [`run_tests`]; a machine that is busy has a minute for each
+/// The same trials each time, for the reason of [`variables`]; a machine that is busy has a minute for each
 /// process.
 fn trials(setting: &Setting) -> Result<Done> {
     if !cfg!(unix) {

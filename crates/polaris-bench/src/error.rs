@@ -1,12 +1,14 @@
-//! What can go wrong in a benchmark.
+//! The errors of benchmarks.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use polaris_core::ErrorKind;
+
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// An error of a benchmark.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,6 +27,9 @@ pub enum Error {
     /// In the inputs of a model.
     #[error(transparent)]
     Models(#[from] polaris_models::Error),
+    /// In a trained model.
+    #[error(transparent)]
+    Nn(#[from] polaris_nn::Error),
     /// In a graph or a tensor.
     #[error(transparent)]
     Onnx(#[from] polaris_onnx::Error),
@@ -37,15 +42,15 @@ pub enum Error {
     /// A file that cannot be read or written.
     #[error("could not {action} {}", path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
-    /// A file of results that is no JSON.
-    #[error("{} is damaged; remove it to begin anew", path.display())]
+    /// A file of results that is not JSON.
+    #[error("{} is damaged; remove it to start again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -53,29 +58,50 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A file of results of another version.
-    #[error("{} is not of the version {expected}; remove it to begin anew", path.display())]
+    #[error("{} is not of version {expected}; remove it to start again", path.display())]
     OtherVersion {
         /// The file.
         path: PathBuf,
         /// The version that can be read.
         expected: &'static str,
     },
-    /// Results that have no form as JSON.
+    /// Results that cannot be serialised as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// Text that names no size, sweep, type or variant.
+    /// Text that is not a size, sweep, type or variant.
     #[error("{0}")]
     Unreadable(String),
     /// Kernels are chosen on OpenCL devices only.
-    #[error("kernels are chosen on OpenCL devices, and there is none; `polaris devices` says why")]
+    #[error("kernels are chosen on OpenCL devices only, and there is none")]
     NoOpenCl,
-    /// A workload that gives what it should not; a fault of Polaris.
+    /// A workload with wrong results: a bug in Polaris.
     #[error("{0}")]
     BadWorkload(&'static str),
 }
 
 impl Error {
-    /// What the runtime said, if that is behind it.
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Runtime(error) => error.kind(),
+            Self::Ops(error) => error.kind(),
+            Self::Core(error) => error.kind(),
+            Self::Graph(error) => error.kind(),
+            Self::Models(error) => error.kind(),
+            Self::Onnx(error) => error.kind(),
+            Self::Data(error) => error.kind(),
+            Self::Nn(error) => error.kind(),
+            Self::Peer(_) | Self::NoOpenCl => ErrorKind::NotFound,
+            Self::File { source, .. } => ErrorKind::of_io(source),
+            Self::Damaged { .. }
+            | Self::OtherVersion { .. }
+            | Self::Json(_)
+            | Self::Unreadable(_) => ErrorKind::InvalidData,
+            Self::BadWorkload(_) => ErrorKind::InvalidArgument,
+        }
+    }
+
+    /// The runtime's error, if that is the cause.
     pub fn runtime(&self) -> Option<&polaris_runtime::Error> {
         match self {
             Self::Runtime(error) | Self::Ops(polaris_ops::Error::Runtime(error)) => Some(error),
@@ -89,18 +115,18 @@ impl Error {
         matches!(self.runtime(), Some(OutOfMemory { .. } | AllocationTooLarge { .. }))
     }
 
-    /// That a file cannot be read or written.
+    /// A file that cannot be read or written.
     pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File { action, path: path.to_owned(), source }
     }
 
-    /// The end of work that nobody wants any more.
+    /// The error of cancelled work.
     pub(crate) fn interrupted() -> Self {
         Self::Runtime(polaris_runtime::Error::Interrupted)
     }
 }
 
-/// Ends work that nobody wants any more.
+/// Returns an error if the work was cancelled.
 pub(crate) fn go_on(cancellation: &polaris_core::CancellationToken) -> Result<()> {
     if cancellation.is_cancelled() { Err(Error::interrupted()) } else { Ok(()) }
 }

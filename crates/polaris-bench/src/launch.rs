@@ -1,4 +1,4 @@
-//! What one small operation costs, beside a bare OpenCL enqueue.
+//! The overhead of one small operation against a bare OpenCL enqueue.
 
 use std::time::Instant;
 

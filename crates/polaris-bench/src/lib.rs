@@ -1,4 +1,4 @@
-//! Benchmarks: matrix products beside other libraries, memory, launches, the choice of kernels, modes and models.
+//! Benchmarks: matmuls against other libraries, memory, launches, the choice of kernels, modes and models.
 //!
 //! Each benchmark is a function from plain options to plain results, which serialize as the documents of
 //! `polaris bench --json`. Where work stands is told to a [`Progress`](polaris_core::Progress), and a
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod date;
+pub mod digits;
 mod error;
 pub mod gemm;
 pub mod launch;

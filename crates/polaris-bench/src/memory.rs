@@ -1,4 +1,4 @@
-//! Copy, add and sum beside the plain loop or the device's own copy.
+//! Copy, add and sum against a plain loop or the device's own copy.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! How long it takes to choose a kernel for a product, in a process that
-//! never did so before and in one that did, and what the predictor behind the choices weighs.
+//! The time to choose a matmul kernel, for the first time in a process and later, and the size of the predictor.
 
 use std::hint::black_box;
 use std::time::Instant;

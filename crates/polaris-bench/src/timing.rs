@@ -1,4 +1,4 @@
-//! Timing several ways to do one thing: in turn, so that whatever disturbs one disturbs all.
+//! Times several contenders in turns, so that a disturbance affects all of them.
 
 use std::time::{Duration, Instant};
 

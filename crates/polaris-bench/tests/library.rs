@@ -45,7 +45,7 @@ fn products_are_measured_and_what_does_not_fit_is_named() {
     let results = gemm::run(&mut runtime, &options, &mut heard).unwrap();
     assert_eq!((results.results.len(), results.skipped.len()), (1, 1));
     assert_eq!(results.results[0].error, Some(0.0));
-    assert_eq!(heard.0[0], "products on cpu: 2");
+    assert_eq!(heard.0[0], "matmul on cpu: 2");
     assert!(heard.0[1].contains("is skipped"), "{:?}", heard.0);
     let page = gemm::page(&runtime, &results).render();
     assert!(page.contains("a test") && page.contains("<svg"), "{page}");

@@ -1,8 +1,10 @@
-//! The command line: one description for parsing, help and completions.
+//! The command line: one definition for parsing, help, completions and docs/cli.md.
 
 mod bench;
 mod embed;
 mod model;
+#[cfg(test)]
+mod reference;
 mod train;
 mod tune;
 
@@ -17,7 +19,10 @@ pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, P
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
-/// AI and scientific compute on the GPU you already own.
+/// AI and scientific compute on the GPU you already own
+///
+/// Results go to stdout; notes, warnings, errors and progress bars go to stderr. Progress bars appear only where
+/// stderr is a terminal. docs/guide.md describes exit codes, environment variables, files and Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(
     name = "polaris",
@@ -26,13 +31,18 @@ pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  polaris quickstart                  look at this machine, measure and check it
-  polaris devices --measure           what each device has and reaches
-  polaris check --device gpu     does this driver compute right?
-  polaris bench memory --json         bandwidth, for programs to read
+  polaris quickstart                  inspect, measure and check this machine
+  polaris devices --measure           measure every device
+  polaris check --device gpu          test the kernels of this driver
+  polaris run model.onnx --random-inputs
+  polaris bench memory --json         print figures for programs to read
 
-Exit codes: 0 all well, 1 something is computed wrongly, 2 wrong usage, 3 failed,
-130 stopped by Ctrl-C."
+Exit codes:
+  0    success
+  1    the command ran and found an error, such as a kernel that fails its check
+  2    wrong usage
+  3    the command failed
+  130  stopped by Ctrl-C"
 )]
 pub struct Arguments {
     #[command(flatten)]
@@ -41,60 +51,98 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Print JSON on stdout instead of text
+    /// Print one JSON document on stdout instead of text
+    ///
+    /// docs/json.md describes the fields.
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Use this device (cpu, gpu, a part of a name such as nvidia, opencl:1); may be repeated
+    /// Use this device: cpu, gpu, opencl:1, or part of a name such as nvidia; may be repeated [default: all devices]
+    ///
+    /// `gpu` is the first graphics card, `opencl` the first OpenCL device (GPUs come first), `opencl:1` the device
+    /// with that number. Anything else matches part of a device's name, vendor or platform, as in `"rx 580"`.
+    ///
+    /// Polaris does not open the OpenCL libraries if only `cpu` is named, with `--mode cpu`, or in commands that use
+    /// the CPU by default (`eval`, `export`, `generate`, `tune --list`, `--export` and `--import`).
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Vec<DeviceName>,
 
-    /// Let a device use at most this much memory, as in gpu=512MiB; may be repeated
+    /// Limit the live buffers of a device, as in gpu=512MiB; may be repeated [default: the device's memory]
+    ///
+    /// Write sizes as `4096`, `512MiB` or `1.5GiB` (binary), `8GB` (decimal) or `512M` (binary), in any case. Zero, or
+    /// more than the device has, is an error.
     #[arg(long, global = true, value_name = "DEVICE=SIZE")]
     pub memory_limit: Vec<MemoryLimit>,
 
-    /// Use this many CPU threads, from 1 to 1024; one for each logical processor by default
+    /// Use this many CPU threads, from 1 to 1024 [default: all hardware threads that this process may use]
+    ///
+    /// If the system refuses that many threads, the command fails and says how many are possible.
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     pub threads: Option<u16>,
 
-    /// Do not check a device the first time it is seen
+    /// Skip the quick check of a device or driver that Polaris sees for the first time
     #[arg(long, global = true)]
     pub no_first_check: bool,
 }
 
-/// What there is to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Look at this machine, measure it, check it, and say how to use it best
+    /// Inspect, measure and check this machine, and recommend how to use it
+    ///
+    /// Run this first on a new machine. It finds the devices, measures them, runs the standard check (see `polaris
+    /// check`) and recommends a mode: cpu, gpu or hybrid. If the check passes, it also measures square f32 matmuls of
+    /// 512, 1024 and 2048 on each device as long as they are short, compares the modes as `polaris bench modes --quick`
+    /// does, and classifies handwritten digits with the built-in model, exported to ONNX: it prints the accuracy on
+    /// 359 validation digits, and a few of them with their predictions, one wrong prediction included.
+    ///
+    /// On an OpenCL device the check starts no case after 20 seconds; the output says how many cases it skipped.
+    /// `--device` limits what is measured and checked. The exit code is 1 if a kernel fails its check or the modes
+    /// disagree.
     #[command(after_help = "Examples:
   polaris quickstart
+  polaris quickstart --device cpu     use no OpenCL device
   polaris quickstart --json")]
     Quickstart,
 
-    /// Show what this machine has: CPU, memory, GPUs, drivers, and what is wrong with them
+    /// Show CPU, memory, GPUs and drivers, and explain what is wrong with them
+    ///
+    /// Lists CPU, caches, RAM, the GPUs on the PCI bus, every usable device with its capabilities, its last measurement
+    /// and check, quarantined kernels, problems of the OpenCL installation, and the recommended mode. For a GPU without
+    /// a usable OpenCL driver it prints the command that installs one.
+    ///
+    /// It always lists all devices; `--device` selects which ones are measured and checked for the first time. GPUs
+    /// come before OpenCL drivers that run on the CPU, and the default device is marked. A device keeps its number
+    /// once a check or a measurement of it is stored, whatever is installed later.
     #[command(after_help = "Examples:
   polaris devices
-  polaris devices --measure           measure what they reach, and remember it
+  polaris devices --measure           measure the devices and store the figures
   polaris devices --json
-  POLARIS_OPENCL=off polaris devices  as if there were no OpenCL")]
+  POLARIS_OPENCL=off polaris devices  ignore OpenCL")]
     Devices(Devices),
 
-    /// Run every operation on your devices against a reference, and quarantine what is wrong
+    /// Test every operation on your devices against an f64 reference, and quarantine wrong kernels
+    ///
+    /// By default it runs every kernel of an OpenCL device once, and every variant of every operation, without a time
+    /// limit. Nearly all of the time goes into compiling the kernels. The CPU has nothing to compile, so it always gets
+    /// the full check, except with `--quick`.
+    ///
+    /// Polaris stores a kernel that is wrong under a driver and does not use it again there: another kernel or the CPU
+    /// takes its place. A later check that finds it correct releases it. docs/check.md describes the check, the
+    /// quarantine and the table.
     #[command(after_help = "Examples:
   polaris check
   polaris check --device gpu
-  polaris check --quick                 a few cases, in seconds
-  polaris check --full                  every kernel in every layout
-  polaris check --json > check.json
-
-A kernel that is wrong on a driver is remembered and not used again on it; another kernel or the
-CPU does its work. A later check that finds it right releases it.")]
+  polaris check --quick               run a few cases, in seconds
+  polaris check --full                run every kernel in every layout
+  polaris check --json > check.json")]
     Check(Check),
 
-    /// Measure how fast this machine is
+    /// Measure the speed of this machine
     #[command(after_help = "Examples:
   polaris bench memory
   polaris bench launch --json
@@ -106,99 +154,118 @@ CPU does its work. A later check that finds it right releases it.")]
         what: Bench,
     },
 
-    /// Search for the fastest configurations of kernels on a device, and remember them
+    /// Search for the fastest kernel configurations of a device, and store them
+    ///
+    /// Later work of the tuned shapes, and of shapes near them, uses what the search found. Without a subcommand this
+    /// lists, explains, exports or imports what is stored. docs/tuning.md describes the search.
+    ///
+    /// Every candidate is built and run in its own process and compared with an f64 reference before its time counts.
+    /// A candidate that does not build, hangs, crashes or is wrong is stored as failed and not tried again. Every
+    /// measurement is on disk before the next one starts: Ctrl-C or a crash loses only the current one, and the same
+    /// command continues the search. At the end the best six are measured in turns with the default configuration, and
+    /// the best replaces it only if it is at least 2 % faster.
     #[command(after_help = "Examples:
   polaris tune gemm --budget 60s
   polaris tune gemm --device gpu --shapes 512x512x512,1x4096x4096 --budget 200evals
-  polaris tune gemm --around 1280 --strategy annealing --seed 7
-  polaris tune --list
+  polaris tune --list                 list the tuned shapes
   polaris tune --explain 1024,1024,1024
-  polaris tune --export tuned.jsonl
-
-Every candidate is built and run in a process of its own and compared with a reference before its
-time counts. Ctrl-C keeps everything; the same command goes on where the last one ended.")]
+  polaris tune --export tuned.jsonl")]
     Tune(Box<Tune>),
 
     /// Train a model from a configuration, with checkpoints, a log and a report
+    ///
+    /// docs/training.md describes the configuration and the files of a run. Ctrl-C saves a checkpoint, prints the
+    /// command that continues, and exits with 130. `--device` overrides `train.device` of the configuration.
     #[command(after_help = "Examples:
   polaris train digits
   polaris train digits --device gpu --set train.epochs=5 --set optim.lr=1e-3
   polaris train mine.toml --out runs/first
-  polaris train mine.toml --out runs/first --resume
-
-Ctrl-C saves a checkpoint and says how to go on. docs/training.md describes configurations.")]
+  polaris train mine.toml --out runs/first --resume")]
     Train(Train),
 
-    /// Test a trained model
+    /// Evaluate a trained model on its validation data
     #[command(after_help = "Examples:
   polaris eval runs/digits
   polaris eval runs/mine/model.safetensors --set data.path=other.csv --all --json")]
     Eval(Eval),
 
-    /// Write a trained model as ONNX, for other engines
+    /// Export a trained model to ONNX, for other engines
+    ///
+    /// Writes opset 17. The input is named `input`, the output `output`, and the batch size is free. docs/training.md
+    /// describes the file.
     #[command(after_help = "Examples:
   polaris export runs/digits --out digits.onnx
-  polaris export runs/mine/model.safetensors --out mine.onnx --json
-
-What goes in is named input, what comes out is named output, and the batch may have any size.")]
+  polaris export runs/mine/model.safetensors --out mine.onnx --json")]
     Export(Export),
 
-    /// Let a trained GPT write
+    /// Generate text with a trained GPT
+    ///
+    /// Prints the text on stdout while it is generated.
     #[command(after_help = "Examples:
   polaris generate runs/text --prompt 'In the beginning '
   polaris generate runs/text --tokens 100 --temperature 0 --json")]
     Generate(Generate),
 
     /// Run an ONNX model
+    ///
+    /// Inputs are NPY files, an image, or random values. Operators that the device does not support run on the CPU;
+    /// `polaris plan` shows which. docs/onnx.md describes how models run.
     #[command(after_help = "Examples:
   polaris run model.onnx --input tokens=ids.npy --output-dir out
   polaris run classifier.onnx --image cat.jpg --labels imagenet.txt
   polaris run model.onnx --random-inputs --dim batch=4 --mode gpu --repeat 20
-  polaris run model.onnx --random-inputs --profile trace.json
-
-Inputs are NPY files. What the device has no operation for runs on the CPU; `polaris plan` shows it.")]
+  polaris run model.onnx --random-inputs --profile trace.json")]
     Run(Box<Run>),
 
-    /// Turn lines of text into vectors
+    /// Embed lines of text as vectors
+    ///
+    /// The model is an encoder of the BERT family with its tokenizer.json: ONNX, or safetensors with config.json. Row N
+    /// belongs to line N. A line that is empty, longer than 1 MiB or not UTF-8 is reported on stderr and gets zeros, or
+    /// null in JSON lines; the exit code is then 1. All files must be regular ones: pipe text to stdin.
+    /// docs/embedding.md has the details.
     #[command(after_help = "Examples:
   polaris embed all-MiniLM-L6-v2 sentences.txt -o vectors.npy
   cat sentences.txt | polaris embed all-MiniLM-L6-v2 > vectors.jsonl
-  polaris embed model.onnx sentences.txt.gz -o vectors.jsonl --pooling cls --mode gpu --json
-
-The model is an encoder of the BERT family with its tokenizer.json: ONNX, or safetensors with config.json. Row N
-belongs to line N: lines that are empty, longer than 1 MiB or no UTF-8 are named on stderr and get zeros, or in
-JSON lines a null, and the exit code is then 1. docs/embedding.md has the rest.")]
+  polaris embed model.onnx sentences.txt.gz -o vectors.jsonl --pooling cls --mode gpu --json")]
     Embed(Box<Embed>),
 
-    /// Show what an ONNX model is made of, and what of it is not supported
+    /// Show the inputs, outputs, parameters and operators of an ONNX model
+    ///
+    /// Lists unsupported operators, and the work and memory of one run with the dimensions of `--dim`. Operators are
+    /// counted as they are in the file, before the graph passes.
     #[command(after_help = "Examples:
   polaris info model.onnx
   polaris info model.onnx --dim batch=8 --dim sequence=128 --json")]
     Info(Info),
 
-    /// Show the instructions by which an ONNX model would be computed
+    /// Print the plan of an ONNX model: its instructions with device, operands and memory
+    ///
+    /// The first line counts what each graph pass changed. With `--mode hybrid`, instructions without a stored time are
+    /// measured first; each line then shows its predicted time, and the last line the predictions for the CPU, the
+    /// device and both, the times of the plans that were benchmarked, and the choice.
     #[command(after_help = "Examples:
   polaris plan model.onnx
   polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html
-  polaris plan model.onnx --mode hybrid
-
-With --mode hybrid, instructions that were never measured are measured first, and the expected times are
-shown.")]
+  polaris plan model.onnx --mode hybrid")]
     Plan(Plan),
 
     /// Run the test data of the ONNX standard
+    ///
+    /// Prints failures, what is not supported, and a table. The exit code is 1 if a test fails.
+    ///
+    /// Folders hold `model.onnx` with `test_data_set_*/{input,output}_*.pb`, or `light_*.onnx` with their outputs. The
+    /// Python package `onnx` 1.22.0 contains them.
     #[command(
         name = "onnx-test",
         after_help = "Examples:
   polaris onnx-test onnx/backend/test/data/node
-  polaris onnx-test onnx/backend/test/data/node --mode gpu --only conv --json
-
-Folders hold model.onnx with test_data_set_*/{input,output}_*.pb, or light_*.onnx with their outputs. The
-Python package `onnx` 1.22.0 has them."
+  polaris onnx-test onnx/backend/test/data/node --mode gpu --only conv --json"
     )]
     OnnxTest(OnnxTest),
 
-    /// Show or empty the cache: built programs, packed weights, measured costs
+    /// Show or clear the cache: built programs, prepacked weights, measured costs
+    ///
+    /// Polaris rebuilds whatever is missing. This command uses no device.
     #[command(after_help = "Examples:
   polaris cache
   polaris cache --clear")]
@@ -211,49 +278,76 @@ Python package `onnx` 1.22.0 has them."
     Completions(Completions),
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Copy, add and sum, beside the plain loop or the device's own copy
+    /// Measure memory bandwidth: copy, add and sum against a plain loop or the driver's copy
+    ///
+    /// Copy counts two passes over the array, add three, sum one. docs/measuring.md describes the method.
     #[command(after_help = "Examples:
   polaris bench memory
   polaris bench memory --device gpu --size 256MiB
   polaris bench memory --json")]
     Memory(Memory),
 
-    /// What one small operation costs, beside a bare OpenCL enqueue
+    /// Measure the overhead of one small operation against a bare OpenCL enqueue
+    ///
+    /// Times an addition of 16 f32 in a row of many calls, into an existing array and into a new one each time. On
+    /// OpenCL devices it also times a small kernel launched through the code that operations use, and a bare
+    /// `clEnqueueNDRangeKernel`. Medians of 31 batches of 500 calls, in turns.
     #[command(after_help = "Examples:
   polaris bench launch
   polaris bench launch --json")]
     Launch,
 
-    /// How long it takes to choose a kernel for a product, and what the predictor weighs
+    /// Measure how long it takes to choose a matmul kernel
+    ///
+    /// Times the first choice in a process, which reads the decisions of `polaris tune`, and later ones. Also prints the
+    /// number of decisions, and the size and speed of the predictor behind them. For OpenCL devices.
     #[command(after_help = "Examples:
   polaris bench select
   polaris bench select --device gpu --json")]
     Select,
 
-    /// An ONNX model on random inputs: loading, first run, a run, memory
+    /// Measure an ONNX model on random inputs: loading, first run, later runs, memory
+    ///
+    /// Every run starts and ends with its inputs and outputs in host memory. The first run includes planning and building
+    /// programs. `bench/onnx/speed.py` runs it in turns with ONNX Runtime on the same files and threads.
     #[command(after_help = "Examples:
   polaris bench model model.onnx
   polaris bench model model.onnx --dim batch=8 --mode gpu --runs 50 --json
-  polaris bench model model.onnx --threads 1 --profile trace.json
-
-Every run begins and ends with its inputs and outputs in the host's memory.")]
+  polaris bench model model.onnx --threads 1 --profile trace.json")]
     Model(Box<BenchModel>),
 
-    /// CPU, GPU and both together, in what models are made of: the comparison of this machine
+    /// Compare CPU, GPU and hybrid on the workloads that models consist of
+    ///
+    /// Every workload runs as an ONNX model in the modes cpu, gpu and hybrid, in turns; times include the copies to the
+    /// device and back. The modes gpu and hybrid use the first GPU among the chosen devices, else the first OpenCL
+    /// device. The exit code is 1 if results of two modes differ by more than 1e-4 of the largest value.
+    /// docs/measuring.md describes the workloads and the method.
     #[command(after_help = "Examples:
   polaris bench modes
   polaris bench modes --html modes.html
   polaris bench modes --quick --json
   polaris bench modes --only matmul-1024,transformer --device gpu
 
-Every workload runs as an ONNX model in the modes cpu, gpu and hybrid, in turns; times include the copies to
-the device and back. Results are compared: exit code 1 if modes do not agree.")]
+Columns:
+  *             the fastest mode; hybrid only where it uses both sides
+  ms per call   median
+  spread        standard deviation of all samples, relative to their mean
+  GFLOPS        additions and multiplications of a call by its time
+  by cpu        time of mode cpu divided by the time of this mode; above 1 it is faster
+  predicted ms  for hybrid: the prediction of the cost model for the chosen plan")]
     Modes(BenchModes),
 
-    /// Matrix products: speed, error, share of the roofline, beside other libraries
+    /// Measure matmul: speed, error, share of the roofline, compared with other libraries
+    ///
+    /// Multiplies an m x k matrix A by a k x n matrix B. A case that does not fit an OpenCL device is streamed from the
+    /// host, and its time includes the copies; a case that does not fit at all is skipped with a note.
+    /// docs/measuring.md describes the method.
+    ///
+    /// Peers are OpenBLAS (CPU), CLBlast (OpenCL devices) and cuBLAS (NVIDIA GPUs). They are loaded at run time from
+    /// the folders of `POLARIS_PEERS_PATH` and the system's library path.
     #[command(after_help = "Examples:
   polaris bench gemm
   polaris bench gemm --device cpu --threads 1 --sizes 512,1024 --peers
@@ -261,16 +355,23 @@ the device and back. Results are compared: exit code 1 if modes do not agree.")]
   polaris bench gemm --device gpu --sizes 1024 --variants all
   polaris bench gemm --sizes 1024 --epilogue bias-gelu
   polaris bench gemm --sweep 1200:1450:10 --peers --report gemm.html
+  polaris bench gemm --device gpu --sizes 1024 --memory-limit gpu=8MiB   stream from the host
 
-Peers are OpenBLAS (for the CPU), CLBlast (for OpenCL devices) and cuBLAS (for NVIDIA's). They are
-looked for in the folders of POLARIS_PEERS_PATH and where the system looks.")]
+Columns:
+  GFLOPS         2 m n k divided by the median time of a call
+  roofline       share of what peak and bandwidth allow; - where the FP32 peak does not apply
+  error          relative Frobenius error against f64; for i8 the number of wrong elements
+  cv             standard deviation of all samples, relative to their mean
+  time by plain  time of a fused epilogue relative to the first plain variant
+  PEER           GFLOPS of that library in the same turns
+  ratio          GFLOPS of Polaris divided by the peer's; above 1 Polaris is faster")]
     Gemm(Box<Gemm>),
 }
 
 /// Options of `devices`.
 #[derive(Debug, Args)]
 pub struct Devices {
-    /// Measure arithmetic, memory, transfers and launches, and remember the figures
+    /// Measure arithmetic, memory, transfers and launches of the chosen devices, and store the figures
     #[arg(long)]
     pub measure: bool,
 }
@@ -278,15 +379,15 @@ pub struct Devices {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Only a few cases, in a few seconds
+    /// Run a few cases only, in a few seconds
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// Every kernel in every kind of layout; without it every kernel is run once
+    /// Run every kernel in every kind of layout instead of every kernel once
     #[arg(long)]
     pub full: bool,
 
-    /// Begin no case after so many seconds; 2 for a quick check, otherwise there is no limit
+    /// Start no case on an OpenCL device after this many seconds [default: 2 with --quick, otherwise no limit]
     #[arg(long, value_name = "SECONDS")]
     pub limit: Option<u32>,
 
@@ -298,7 +399,7 @@ pub struct Check {
 /// Options of `cache`.
 #[derive(Debug, Args)]
 pub struct Cache {
-    /// Remove it all: programs, packed weights and costs are made again when they are needed
+    /// Remove all cached programs, prepacked weights and costs
     #[arg(long)]
     pub clear: bool,
 }
@@ -306,22 +407,17 @@ pub struct Cache {
 /// Options of `completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell
+    /// The shell to print a script for
     pub shell: ShellName,
 }
 
-/// Shells that completions can be made for.
+/// Shells with completion scripts.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ShellName {
-    /// GNU Bash
     Bash,
-    /// Elvish
     Elvish,
-    /// Fish
     Fish,
-    /// PowerShell
     Powershell,
-    /// Z shell
     Zsh,
 }
 
@@ -339,7 +435,7 @@ impl From<ShellName> for Shell {
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "not a time from 0 to 3600 seconds".to_owned())
+    seconds.ok_or_else(|| "expected a time from 0 to 3600 seconds".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Checks of devices as commands run them: by this program as the worker, with a bar, and remembered.
+//! Checks of devices: this program is its own worker, shows a progress bar and stores the findings.
 
 use std::time::Duration;
 
@@ -14,24 +14,22 @@ use crate::output::say;
 use crate::session::{Session, say_if_forgotten};
 use crate::{exit, interrupt, output};
 
-/// The quick check begins no case after this: with what comes before and after it stays under
-/// five seconds.
+/// The quick check starts no case after this time, so that the whole command stays under five seconds.
 pub const QUICK_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a check of some devices found.
+/// The findings of a check.
 #[derive(Serialize)]
 pub struct Checked {
-    /// Whether every kernel was right.
+    /// Whether every kernel was correct.
     pub ok: bool,
     /// Each device.
     pub devices: Vec<CheckedDevice>,
-    /// How programs came to be, over all devices.
+    /// Built and cached programs, over all devices.
     pub programs: ProgramCounts,
 }
 
 impl Session {
-    /// Checks the devices that this machine has not seen before, or not with this driver: quickly
-    /// and with a word.
+    /// Runs a quick check, announced by a note, on devices that were never checked with their present driver.
     pub fn check_new_devices(&mut self) -> anyhow::Result<()> {
         if self.global.no_first_check {
             return Ok(());
@@ -43,21 +41,18 @@ impl Session {
                 continue;
             }
             say!(
-                "note: {} ({}) has not been seen with this driver before: a quick check runs, under 5 s; Ctrl-C skips it",
+                "note: {} ({}) is new with this driver: running a quick check, under 5 s; Ctrl-C skips it",
                 device.id(),
                 device.info().name
             );
             let checked = check_one(self, &device, Level::Quick, Some(QUICK_LIMIT))?;
             if checked.report.cancelled || interrupt::requested() {
-                // The user skips the check, not the command; also where it had just ended.
+                // Ctrl-C skips the check, not the command, even if the check has just ended.
                 interrupt::forget();
-                say!(
-                    "note: {}: the check was skipped; `polaris check` makes up for it",
-                    device.id()
-                );
+                say!("note: {}: the check was skipped; run `polaris check` later", device.id());
             } else if checked.report.failures().next().is_some() {
                 say!(
-                    "note: {}: some kernels are wrong on this driver and are left out; `polaris devices` lists them",
+                    "note: {}: some kernels are wrong with this driver and were quarantined; `polaris devices` lists them",
                     device.id()
                 );
             }
@@ -67,7 +62,7 @@ impl Session {
     }
 }
 
-/// Checks the chosen devices and remembers what was found.
+/// Checks the chosen devices and stores the findings.
 pub fn check(
     session: &mut Session,
     level: Level,
@@ -121,12 +116,12 @@ pub fn work(global: Global) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// How this program is started as the worker of a command, on a device.
+/// The command line that starts this program as a worker for a device.
 pub fn worker_command(
     global: &Global,
     name: &'static str,
 ) -> anyhow::Result<impl Fn(DeviceId) -> std::process::Command + Send + Sync + 'static> {
-    let program = std::env::current_exe().context("the polaris program cannot be found")?;
+    let program = std::env::current_exe().context("cannot find the polaris program")?;
     let limits = global.memory_limit.clone();
     Ok(move |device: DeviceId| {
         let mut command = std::process::Command::new(&program);

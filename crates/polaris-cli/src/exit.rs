@@ -1,19 +1,19 @@
-//! Exit codes, as documented in docs/cli.md.
+//! Exit codes, as documented in docs/guide.md.
 
 use polaris::runtime::Error as RuntimeError;
 
-/// All went well.
+/// Success.
 pub const OK: u8 = 0;
-/// The work was done, and something it looked at is wrong: a kernel fails its check.
+/// The command ran and found an error: a kernel fails its check, modes disagree, a test fails.
 pub const FOUND_WRONG: u8 = 1;
-/// The command line is wrong.
+/// Wrong usage.
 pub const USAGE: u8 = 2;
-/// The work could not be done.
+/// The command failed.
 pub const FAILED: u8 = 3;
-/// The user stopped it: 128 + SIGINT, as shells have it.
+/// Stopped by the user: 128 + SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
-/// A mistake on the command line that only the work itself finds.
+/// Wrong usage that only shows while the command runs.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -25,21 +25,25 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// What the runtime said, if that is behind an error.
+/// The runtime's error, if that is the cause.
 pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
     error.chain().find_map(|cause| {
         let of_ops = || match cause.downcast_ref::<polaris::ops::Error>() {
             Some(polaris::ops::Error::Runtime(error)) => Some(error),
             _ => None,
         };
+        let of_graph = || match cause.downcast_ref::<polaris::graph::Error>() {
+            Some(polaris::graph::Error::Runtime(error)) => Some(error),
+            _ => None,
+        };
         let of_bench = || cause.downcast_ref::<polaris_bench::Error>()?.runtime();
         let of_tuner = || cause.downcast_ref::<polaris_tuner::Error>()?.runtime();
         let direct = cause.downcast_ref::<RuntimeError>();
-        direct.or_else(of_ops).or_else(of_bench).or_else(of_tuner)
+        direct.or_else(of_ops).or_else(of_graph).or_else(of_bench).or_else(of_tuner)
     })
 }
 
-/// The code that an error ends the process with.
+/// The exit code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     use polaris::graph::Error::ModeWithoutDevice;
     use polaris::models::Error::UnknownLength;

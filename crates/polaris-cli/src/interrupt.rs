@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks the work under way to stop, the second ends the process.
+//! Ctrl-C: the first one asks the command to stop, the second ends the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use polaris::CancellationToken;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-/// Whoever ends a session or a service means the same.
+/// SIGTERM and SIGHUP, which end a session or a service, count as Ctrl-C.
 #[cfg(unix)]
 const SIGNALS: [i32; 3] = [SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
 #[cfg(not(unix))]
@@ -14,17 +14,17 @@ const SIGNALS: [i32; 1] = [SIGINT];
 
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// Set where a file reached the limit on file sizes. Nobody asks for it: the write fails, too, and says so, once
-/// the signal does not end the process any more.
+/// Set when a file reaches the limit on file sizes. Nothing reads it: a handler keeps the signal from ending the
+/// process, and the failed write reports the error.
 #[cfg(unix)]
 static TOO_LARGE: AtomicBool = AtomicBool::new(false);
 
-/// Listens from now on. What is set is set before the signal's handler returns: a driver's compiler that fails
-/// by the signal must not be faster than the news of it.
+/// Installs the handlers. They set the flag before they return, so that it is set by the time a driver's compiler fails
+/// because of the signal.
 pub fn install() {
     for signal in SIGNALS {
-        // Without a handler Ctrl-C ends the process at once, which is safe too: files are replaced as a whole
-        // or not at all. They are called in this order, so that the second signal finds what the first one set.
+        // Without a handler Ctrl-C ends the process at once, which is safe too: files are replaced atomically.
+        // The handlers run in this order, so that the second signal sees the flag of the first.
         let code = i32::from(crate::exit::INTERRUPTED);
         let _ = flag::register_conditional_shutdown(signal, code, &PRESSED);
         let _ = flag::register(signal, &PRESSED);
@@ -33,17 +33,17 @@ pub fn install() {
     let _ = flag::register(signal_hook::consts::SIGXFSZ, &TOO_LARGE);
 }
 
-/// Whether the user wants the work to stop.
+/// Whether Ctrl-C was pressed.
 pub fn requested() -> bool {
     PRESSED.load(Ordering::SeqCst)
 }
 
-/// The user's wish as a token for the library.
+/// A cancellation token for the library.
 pub fn token() -> CancellationToken {
     CancellationToken::when(requested)
 }
 
-/// What the user stopped is skipped and the command goes on: the next Ctrl-C counts anew.
+/// Resets the flag after a step was skipped, so that the next Ctrl-C counts as the first.
 pub fn forget() {
     PRESSED.store(false, Ordering::SeqCst);
 }

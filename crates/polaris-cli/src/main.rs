@@ -1,13 +1,14 @@
 //! The `polaris` command: arguments, output, exit codes and Ctrl-C around the library.
 
 #![forbid(unsafe_code)]
-// Text that people read goes through `output`, which makes it safe for a terminal.
+// Text for people goes through `output`, which makes it safe for a terminal.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod checks;
 mod commands;
 mod exit;
+mod hints;
 mod interrupt;
 mod notes;
 mod output;
@@ -19,7 +20,7 @@ use clap::Parser;
 
 use arguments::{Arguments, Bench, Command};
 
-/// Without memory for the smallest request the process ends with a documented code.
+/// Ends the process with a documented exit code when the smallest allocation fails.
 #[global_allocator]
 static ALLOCATOR: polaris::runtime::LastResort<{ exit::FAILED as i32 }> =
     polaris::runtime::LastResort;
@@ -28,9 +29,9 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are answers, everything else is a mistake of usage.
+            // Help and version are results, everything else is wrong usage.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            // Arguments may be names of files, from a pattern of the shell.
+            // Arguments may be file names from a shell pattern, with any characters.
             let text = error.render().to_string();
             match polaris::printable_lines(&text) {
                 std::borrow::Cow::Borrowed(_) => drop(error.print()),
@@ -42,11 +43,10 @@ fn main() -> ExitCode {
     notes::install();
     interrupt::install();
     let json = arguments.global.json;
-    let result = run(arguments);
-    match result {
-        Ok(code) => ExitCode::from(code),
+    let code = match run(arguments) {
+        Ok(code) => code,
         Err(error) => {
-            // A driver's compiler fails on the signal itself; the user's wish is the reason.
+            // A driver's compiler may fail because of the signal; the user's request is the cause.
             let error = if interrupt::requested() {
                 polaris::runtime::Error::Interrupted.into()
             } else {
@@ -54,9 +54,10 @@ fn main() -> ExitCode {
             };
             let code = exit::code_of(&error);
             output::report_error(&error, code, json);
-            ExitCode::from(code)
+            code
         }
-    }
+    };
+    polaris::runtime::exit_without_handlers(code)
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<u8> {

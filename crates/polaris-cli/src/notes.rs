@@ -1,4 +1,4 @@
-//! What the library has to say by the way: one line each on stderr.
+//! Log messages of the library as notes: one line each on stderr.
 
 use crate::output::say;
 use log::{LevelFilter, Log, Metadata, Record};
@@ -19,7 +19,7 @@ impl Log for Notes {
     fn flush(&self) {}
 }
 
-/// Shows warnings, and with `POLARIS_LOG=info` (or debug, trace) more.
+/// Shows warnings, or what `POLARIS_LOG` selects (off, error, warn, info, debug, trace).
 pub fn install() {
     let level = std::env::var("POLARIS_LOG").ok().and_then(|level| level.parse().ok());
     log::set_max_level(level.unwrap_or(LevelFilter::Warn));

@@ -1,5 +1,5 @@
-//! Results on stdout, as tables or JSON; everything else on stderr. All that people read passes through here:
-//! names come from files, and an escape sequence in one could change the terminal.
+//! Results on stdout, as tables or JSON; everything else on stderr. All text for people passes through here, since
+//! names from files may contain escape sequences that change the terminal.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -22,7 +22,7 @@ pub fn print_json<T: Serialize>(schema: &str, result: &T) -> anyhow::Result<()> 
     print_as_it_is(&safe_json(&serde_json::to_string_pretty(&Document { schema, result })?))
 }
 
-/// JSON whose strings have escapes for what serde leaves: DEL, C1 and what changes the direction of text.
+/// JSON with escapes for what serde leaves in strings: DEL, C1 and characters that change the direction of text.
 fn safe_json(json: &str) -> Cow<'_, str> {
     if matches!(printable_lines(json), Cow::Borrowed(_)) {
         return Cow::Borrowed(json);
@@ -35,17 +35,17 @@ fn safe_json(json: &str) -> Cow<'_, str> {
     json.chars().map(escape).collect()
 }
 
-/// Prints text, which may have several lines. A reader that has gone away (`polaris devices | head -1`) is no error.
+/// Prints text of one or more lines. A closed pipe (`polaris devices | head -1`) is not an error.
 pub fn print_line(text: &str) -> anyhow::Result<()> {
     print_as_it_is(&printable_lines(text))
 }
 
-/// Says something on stderr. A stderr that nobody reads is no error.
+/// Prints a line on stderr. A closed stderr is not an error.
 pub fn say_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", shortened(&printable_lines(text)));
 }
 
-/// Text of a readable length: names in files may have any.
+/// Truncates text, since names from files may have any length.
 fn shortened(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 8000;
     if text.len() <= LONGEST {
@@ -69,9 +69,10 @@ fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Says on stderr what went wrong; with `--json` also on stdout, so that a program can read it.
+/// Prints an error and its hint on stderr; with `--json` also on stdout, so that a program can read it.
 pub fn report_error(error: &anyhow::Error, code: u8, json: bool) {
-    let words = in_words(error);
+    let words = in_words(error)
+        + &crate::hints::hint(error).map_or(String::new(), |hint| format!("; {hint}"));
     say!("error: {words}");
     if json {
         #[derive(Serialize)]
@@ -83,7 +84,7 @@ pub fn report_error(error: &anyhow::Error, code: u8, json: bool) {
     }
 }
 
-/// An error with its causes, each said once: many say their cause themselves.
+/// An error with its causes, each once: many messages already contain their cause.
 fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -96,7 +97,7 @@ fn in_words(error: &anyhow::Error) -> String {
     words
 }
 
-/// A table of left-aligned text and right-aligned numbers.
+/// A table with left-aligned text and right-aligned numbers.
 pub struct Table {
     rows: Vec<Vec<String>>,
     /// Which columns hold numbers.
@@ -104,7 +105,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings; those that begin with `>` are of numbers.
+    /// A table with these headings; a leading `>` marks a column of numbers.
     pub fn new(headings: &[&str]) -> Self {
         let numbers = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let headings =
@@ -112,7 +113,7 @@ impl Table {
         Self { rows: vec![headings], numbers }
     }
 
-    /// Adds a row. Names come from files and may be of any length.
+    /// Adds a row. Long cells are truncated, since names from files may have any length.
     pub fn row(&mut self, cells: Vec<String>) {
         const LONGEST: usize = 200;
         let short = |cell: String| {
@@ -148,13 +149,13 @@ impl Table {
     }
 }
 
-/// Writes a file beside its place and renames it: a reader sees the old one or the new one.
+/// Replaces a file atomically: a reader sees the old one or the new one.
 pub fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
     polaris_files::write_atomic(path, text.as_bytes())
-        .with_context(|| format!("could not write {}", path.display()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Shows what the library says while it works: a bar and notes on stderr.
+/// Shows the progress of the library: a bar and notes on stderr.
 pub struct Shown(ProgressBar);
 
 impl Shown {
@@ -187,7 +188,7 @@ pub fn progress(length: usize, what: &str) -> ProgressBar {
     styled(Some(length as u64), what, "{prefix} [{bar:30}] {pos}/{len} {msg} ({eta} left)")
 }
 
-/// A progress bar of bytes, whose number may be unknown; invisible where stderr is not a terminal.
+/// A progress bar for bytes; without a length it spins. Invisible where stderr is not a terminal.
 pub fn byte_progress(length: Option<u64>, what: &str) -> ProgressBar {
     match length {
         Some(_) => styled(length, what, "{prefix} [{bar:30}] {percent} % {msg} ({eta} left)"),

@@ -1,22 +1,22 @@
 //! What commands have in common: the machine, the chosen devices, and the check of new ones.
 
+use polaris::runtime::Device;
 use polaris::runtime::machine::Paths;
-use polaris::{Device, DeviceId, DeviceName, DeviceRef, Runtime, RuntimeOptions};
+use polaris::{DeviceId, DeviceName, DeviceRef, Runtime, RuntimeOptions};
 
 use crate::arguments::{Global, ModeName};
 use crate::output::say;
 
-/// The machine, and what the user asked for.
+/// The machine and the user's options.
 pub struct Session {
     pub runtime: Runtime,
     pub global: Global,
-    /// The devices that were named; none if all are meant.
+    /// The devices that were named; empty means all.
     pub chosen: Vec<DeviceId>,
 }
 
 impl Session {
-    /// Looks for devices: only for the CPU if that is the only one that is named, so that a driver which
-    /// is broken does no harm.
+    /// Finds devices. If only the CPU is named it does not open OpenCL, so that a broken driver does no harm.
     pub fn new(global: Global) -> anyhow::Result<Self> {
         Self::open(global, true)
     }
@@ -31,7 +31,7 @@ impl Session {
         Self::open(global, mode != ModeName::Cpu)
     }
 
-    /// `all` says whether every device is meant where none is named.
+    /// `all`: whether no named device means every device.
     fn open(global: Global, all: bool) -> anyhow::Result<Self> {
         let options = RuntimeOptions {
             opencl: needs_opencl(&global, all),
@@ -51,7 +51,7 @@ impl Session {
         Ok(self.runtime.chosen(&self.chosen)?)
     }
 
-    /// Changes the machine's profile; where it cannot be written, says so and goes on.
+    /// Changes the machine profile; if it cannot be written, prints a note and goes on.
     pub fn remember(
         &mut self,
         device: &dyn Device,
@@ -61,14 +61,14 @@ impl Session {
     }
 }
 
-/// Says that what was found could not be kept.
+/// Prints a note if findings could not be stored.
 pub fn say_if_forgotten(remembered: polaris::runtime::Result<()>) {
     if let Err(error) = remembered {
-        say!("note: {error}; what was found is forgotten when this command ends");
+        say!("note: {error}; the findings are lost when this command ends");
     }
 }
 
-/// Whether another device than the CPU is meant; `all` of them where none is named.
+/// Whether a device other than the CPU is selected; `all` are if none is named.
 fn needs_opencl(global: &Global, all: bool) -> bool {
     let limited = global.memory_limit.iter().map(|limit| &limit.device);
     let mut named = global.device.iter().chain(limited);

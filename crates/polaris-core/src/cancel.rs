@@ -1,4 +1,4 @@
-//! Asking work to stop.
+//! Cancellation tokens for long work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

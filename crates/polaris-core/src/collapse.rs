@@ -1,4 +1,4 @@
-//! Joins the axes that several operands walk in step, so that kernels see as few as possible.
+//! Merges axes that are contiguous in all operands, so that kernels see as few as possible.
 
 use crate::{Layout, MAX_RANK, Shape};
 
@@ -156,7 +156,7 @@ mod tests {
             let dense = Layout::contiguous(*permuted.shape());
             let c = Collapsed::new(permuted.shape(), [&dense, &permuted]);
             for point in 0..shape.elements() {
-                // The element of a point by the plain definition: mixed-radix digits times strides.
+                // The element of a point by definition: mixed-radix digits times strides.
                 let mut rest = point;
                 let mut expected = 0;
                 for (&dim, &stride) in permuted.shape().iter().zip(permuted.strides()).rev() {

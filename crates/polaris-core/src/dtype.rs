@@ -100,8 +100,8 @@ impl FromStr for DType {
     }
 }
 
-/// A truth value as it lies in a buffer: one byte that may hold any bit pattern, since a device
-/// or a file may have written it. Zero is false, anything else true.
+/// A bool in a buffer: one byte that may hold any bit pattern, since a device or a file may have written it. Zero is
+/// false, anything else true.
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bool(u8);

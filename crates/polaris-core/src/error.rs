@@ -1,6 +1,6 @@
 //! Errors of shapes, layouts and data types.
 
-use crate::{DType, Shape};
+use crate::{DType, ErrorKind, Shape};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -10,66 +10,63 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// Two shapes cannot be combined.
-    #[error("{op}: shapes {lhs} and {rhs} do not fit; {hint}")]
+    #[error("{op}: shapes {lhs} and {rhs} do not match; {hint}")]
     ShapeMismatch {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
         /// The first shape.
         lhs: Shape,
         /// The second shape.
         rhs: Shape,
-        /// What would fit.
+        /// What is accepted.
         hint: &'static str,
     },
     /// Two data types cannot be combined.
-    #[error("{op}: data types {lhs} and {rhs} do not fit; cast one of them first")]
+    #[error("{op}: data types {lhs} and {rhs} differ; cast one of them first")]
     DTypeMismatch {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
         /// The first data type.
         lhs: DType,
         /// The second data type.
         rhs: DType,
     },
-    /// The data type has no meaning for this operation.
-    #[error("{op} is not defined for {dtype}; {hint}")]
+    /// The operation does not support this data type.
+    #[error("{op} does not support {dtype}; {hint}")]
     UnsupportedDType {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
-        /// The data type it was asked for.
+        /// The unsupported data type.
         dtype: DType,
         /// What to do instead.
         hint: &'static str,
     },
-    /// More dimensions than Polaris handles.
-    #[error(
-        "a shape of {rank} dimensions was asked for; at most {} are supported",
-        crate::MAX_RANK
-    )]
+    /// A rank above the largest one.
+    #[error("a shape of rank {rank} is not supported; the largest rank is {}", crate::MAX_RANK)]
     RankTooLarge {
-        /// The number of dimensions asked for.
+        /// The requested rank.
         rank: usize,
     },
     /// The number of elements or bytes does not fit the address space.
     #[error("{what} overflows the address space; use smaller dimensions")]
     TooLarge {
-        /// The shape or layout, in words.
+        /// A description of the shape or layout.
         what: String,
     },
     /// An axis that the shape does not have.
-    #[error("{op}: axis {axis} does not exist in a shape of {rank} dimensions")]
+    #[error("{op}: axis {axis} is out of range for a shape of rank {rank}")]
     AxisOutOfRange {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
-        /// The axis asked for.
-        axis: usize,
-        /// How many dimensions there are.
+        /// The requested axis; negative ones count from the back.
+        axis: isize,
+        /// The rank of the shape.
         rank: usize,
     },
     /// An axis that is named twice.
     #[error("{op}: axis {axis} is named twice; name each axis once")]
     AxisRepeated {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
         /// The axis in question.
         axis: usize,
@@ -92,32 +89,50 @@ pub enum Error {
         length: usize,
     },
     /// A layout that reaches beyond the memory it describes.
-    #[error("{op}: the layout reaches element {reaches}, the buffer holds {holds}")]
+    #[error(
+        "{op}: the layout reaches element {reaches}, but the buffer holds {holds}; use a smaller layout or a larger buffer"
+    )]
     OutOfBounds {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
         /// One past the last element the layout touches.
         reaches: usize,
-        /// How many elements there are.
+        /// The number of elements in the buffer.
         holds: usize,
     },
     /// An output layout that maps several indices to one element.
     #[error("{op}: the output layout {layout} writes some elements twice; use a dense output")]
     OverlappingOutput {
-        /// The operation that was asked for.
+        /// The operation.
         op: &'static str,
-        /// The layout, in words.
+        /// A description of the layout.
         layout: String,
     },
     /// A text that names no data type.
-    #[error("`{name}` is not a data type; known are f32, f64, f16, bf16, i8, u8, i32, i64, bool")]
+    #[error("`{name}` is not a data type; expected f32, f64, f16, bf16, i8, u8, i32, i64 or bool")]
     UnknownDType {
-        /// What was given.
+        /// The text that was given.
         name: String,
     },
 }
 
 impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::ShapeMismatch { .. }
+            | Self::RankTooLarge { .. }
+            | Self::AxisOutOfRange { .. }
+            | Self::AxisRepeated { .. } => ErrorKind::Shape,
+            Self::DTypeMismatch { .. } | Self::UnsupportedDType { .. } => ErrorKind::DType,
+            Self::TooLarge { .. } => ErrorKind::OutOfMemory,
+            Self::SliceOutOfRange { .. }
+            | Self::OutOfBounds { .. }
+            | Self::OverlappingOutput { .. }
+            | Self::UnknownDType { .. } => ErrorKind::InvalidArgument,
+        }
+    }
+
     /// Two shapes that should be the same.
     pub fn unequal_shapes(op: &'static str, lhs: Shape, rhs: Shape) -> Self {
         Self::ShapeMismatch { op, lhs, rhs, hint: "give both the same shape" }
@@ -128,9 +143,9 @@ impl Error {
         Self::ShapeMismatch { op, lhs, rhs, hint: "make each pair of dimensions equal or 1" }
     }
 
-    /// Two matrices, or batches of them, without a product.
+    /// Two matrices, or batches of them, whose inner dimensions differ.
     pub fn no_product(op: &'static str, lhs: Shape, rhs: Shape) -> Self {
-        let hint = "the last dimension of the first must equal the last but one of the second";
+        let hint = "the last dimension of the first must equal the second-to-last of the second";
         Self::ShapeMismatch { op, lhs, rhs, hint }
     }
 }

@@ -1,4 +1,4 @@
-//! How the elements of an array lie in a buffer: shape, strides and offset, in elements.
+//! The layout of an array in a buffer: shape, strides and offset, in elements.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Text from files, drivers and other processes, made safe for a terminal.
+//! Escapes text from files, drivers and other processes for a terminal.
 //!
 //! An escape sequence in a tensor's name can recolour a terminal, move its cursor or rewrite its title; a
 //! bidirectional override makes text read as something else.

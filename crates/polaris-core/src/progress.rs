@@ -1,4 +1,4 @@
-//! How long work tells its caller where it stands.
+//! Progress reports of long work.
 
 /// Takes what long work says while it runs. Each method does nothing unless it is written, and `()` listens to
 /// nothing. Whether the work should stop is asked of a [`CancellationToken`](crate::CancellationToken).

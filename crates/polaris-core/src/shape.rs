@@ -105,6 +105,7 @@ impl Shape {
         let mut mask = [false; MAX_RANK];
         for &axis in axes {
             if axis >= self.rank() {
+                let axis = isize::try_from(axis).unwrap_or(isize::MAX);
                 return Err(Error::AxisOutOfRange { op, axis, rank: self.rank() });
             }
             if std::mem::replace(&mut mask[axis], true) {

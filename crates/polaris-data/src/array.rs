@@ -146,7 +146,7 @@ impl ArrayDataset {
         let scalar = |path: &Path| Error::Format {
             path: path.into(),
             format: "array",
-            reason: "it is a single number; its first dimension should count the examples".into(),
+            reason: "it is a scalar; its first dimension should be the examples".into(),
         };
         let (&len, row) = inputs.dims.split_first().ok_or_else(|| scalar(inputs_path))?;
         let (&labels, rest) = targets.dims.split_first().ok_or_else(|| scalar(targets_path))?;
@@ -159,7 +159,7 @@ impl ArrayDataset {
                 ),
                 expected: len,
                 found: labels,
-                hint: "the first dimension of both counts the examples",
+                hint: "the first dimension of both must be the examples",
             });
         }
         if len == 0 {
@@ -179,7 +179,7 @@ impl ArrayDataset {
                         what: format!("classes per example in {}", targets_path.display()),
                         expected: 1,
                         found: rest.iter().product(),
-                        hint: "read targets that are no classes as numbers or integers",
+                        hint: "read targets that are not classes as floats or integers",
                     });
                 }
                 let (labels, classes) = classify(targets_path, labels, options)?;

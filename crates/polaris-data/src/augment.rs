@@ -1,7 +1,6 @@
-//! Random changes to images, so that a network does not learn single pixels by heart.
+//! Random augmentation of images.
 //!
-//! What comes in from outside an image is its nearest edge pixel: unlike zero, that is right
-//! whatever the pixels were normalised to.
+//! Pixels from outside an image repeat the nearest edge pixel: unlike zero, that works with any normalisation.
 
 use crate::{Error, Kind, Random, Result, Spec};
 

@@ -1,4 +1,4 @@
-//! Numbers as they lie in binary files, of every width and byte order that NPY and IDX know.
+//! Numbers in binary files, of every width and byte order that NPY and IDX know.
 
 use std::io::{ErrorKind, Read};
 
@@ -104,7 +104,7 @@ impl Number {
             }
             Number::Float(x) => Err(format!("{x} where a whole number was expected")),
             Number::Whole(x) => {
-                i64::try_from(x).map_err(|_| format!("{x}, which exceeds 64 bits with sign"))
+                i64::try_from(x).map_err(|_| format!("{x}, which exceeds a signed 64-bit integer"))
             }
         }
     }
@@ -122,11 +122,11 @@ pub(crate) struct Stored {
     pub certain: bool,
 }
 
-/// Reads numbers as the kind asked for. Errors are a reason in words; the caller adds the file.
+/// Reads numbers as the kind requested. Errors are a reason in words; the caller adds the file.
 pub(crate) fn read(reader: &mut dyn Read, stored: Stored, kind: Kind) -> Result<Values, String> {
     let Stored { element, count, .. } = stored;
     let mut values = Values::new(kind);
-    let no_memory = |why: String| format!("there is no memory for its {count} numbers: {why}");
+    let no_memory = |why: String| format!("not enough memory for its {count} values: {why}");
     if stored.certain {
         values.try_reserve(count).map_err(no_memory)?;
     }
@@ -137,7 +137,7 @@ pub(crate) fn read(reader: &mut dyn Read, stored: Stored, kind: Kind) -> Result<
         let bytes = &mut buffer[..(count - done).min(per_buffer) * element.width()];
         reader.read_exact(bytes).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => {
-                format!("it ends within its {count} numbers, after {done} or more")
+                format!("it ends within its {count} values, after {done} or more")
             }
             _ => e.to_string(),
         })?;
@@ -161,7 +161,7 @@ pub(crate) fn read(reader: &mut dyn Read, stored: Stored, kind: Kind) -> Result<
             match &mut values {
                 Values::F32(values) => values.push(number.to_f32()),
                 Values::I64(values) => {
-                    values.push(number.to_i64().map_err(|e| format!("number {done} is {e}"))?);
+                    values.push(number.to_i64().map_err(|e| format!("value {done} is {e}"))?);
                 }
             }
             done += 1;
@@ -177,7 +177,7 @@ pub(crate) fn count(dims: &[usize], element: Element, most: u64) -> Result<usize
     }
     let too_large = || {
         format!(
-            "dimensions {dims:?} of {} bytes each need more than the {most} bytes there are",
+            "dimensions {dims:?} of {} bytes each need more than the {most} bytes of the file",
             element.width()
         )
     };

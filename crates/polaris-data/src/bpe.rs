@@ -97,7 +97,7 @@ pub(crate) const LARGEST: u64 = 256 << 20;
 /// The text of a `tokenizer.json`, which [`Bpe::from_json`] reads.
 ///
 /// # Errors
-/// If it cannot be read, is no text, or describes no tokenizer.
+/// If it cannot be read, is not a text, or describes no tokenizer.
 pub fn read_tokenizer(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
     let bytes = files::read_all(path, LARGEST)?;

@@ -1,4 +1,4 @@
-//! What a data set is: examples by index, all of one shape, with or without classes.
+//! The `Dataset` trait: examples by index, all of one shape, with or without classes.
 
 use crate::{Error, Result, memory};
 
@@ -118,6 +118,18 @@ impl Values {
     }
 }
 
+impl From<Vec<f32>> for Values {
+    fn from(values: Vec<f32>) -> Self {
+        Values::F32(values)
+    }
+}
+
+impl From<Vec<i64>> for Values {
+    fn from(values: Vec<i64>) -> Self {
+        Values::I64(values)
+    }
+}
+
 /// What every example has: its dimensions and kind. Scalars (a class) have no dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
@@ -188,4 +200,83 @@ pub struct Batch {
     pub target_dims: Vec<usize>,
     /// Which examples they are, as indices into the data set.
     pub indices: Vec<usize>,
+}
+
+impl Batch {
+    /// A batch of values and their dimensions, whose first counts the examples. The examples are numbered
+    /// from 0.
+    ///
+    /// # Errors
+    /// If values and dimensions do not go together.
+    pub fn new(
+        inputs: impl Into<Values>,
+        input_dims: &[usize],
+        targets: impl Into<Values>,
+        target_dims: &[usize],
+    ) -> Result<Self> {
+        let size = input_dims.first().copied().unwrap_or(0);
+        let mut batch = Batch {
+            size,
+            inputs: inputs.into(),
+            input_dims: input_dims.to_vec(),
+            targets: targets.into(),
+            target_dims: target_dims.to_vec(),
+            indices: Vec::new(),
+        };
+        batch.check_values()?;
+        // Only now is the size known to be that of something that is there.
+        batch.indices = (0..size).collect();
+        Ok(batch)
+    }
+
+    /// Checks that values, dimensions, size and indices go together: batches are anyone's code, and one number
+    /// too few would shift every example after it.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self) -> Result<()> {
+        self.check_values()?;
+        same_count("indices of examples", self.size, self.indices.len())
+    }
+
+    fn check_values(&self) -> Result<()> {
+        for (what, dims, values) in [
+            ("inputs", &self.input_dims, &self.inputs),
+            ("targets", &self.target_dims, &self.targets),
+        ] {
+            let expected = Spec::new(dims.as_slice(), values.kind()).elements()?;
+            same_count(format!("values of {what} {dims:?}"), expected, values.len())?;
+            let examples = dims.first().copied().unwrap_or(0);
+            same_count(format!("examples in {what} {dims:?}"), self.size, examples)?;
+        }
+        Ok(())
+    }
+}
+
+fn same_count(what: impl Into<String>, expected: usize, found: usize) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let hint = "the first dimension counts the examples, the product of all counts the values";
+    Err(Error::CountMismatch { what: what.into(), expected, found, hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_refused_unless_values_and_dimensions_go_together() {
+        let batch = Batch::new(vec![0.0f32; 6], &[2, 3], vec![0i64; 2], &[2]).unwrap();
+        assert_eq!((batch.size, batch.indices.len()), (2, 2));
+        assert!(Batch { indices: vec![0], ..batch }.check().is_err());
+        let refused = |inputs: &[usize], targets: &[usize]| {
+            Batch::new(vec![0.0f32; 6], inputs, vec![0i64; 2], targets).unwrap_err().to_string()
+        };
+        assert!(refused(&[2, 4], &[2]).contains("values of inputs [2, 4]: 8"));
+        assert!(refused(&[2, 3], &[1, 2]).contains("examples in targets"));
+        for dims in [&[][..], &[0, 3], &[usize::MAX, 3]] {
+            refused(dims, &[2]);
+        }
+    }
 }

@@ -1,13 +1,15 @@
-//! What can be wrong with data and with what is asked of it.
+//! The errors of data sets, their files and their options.
 
 use std::path::PathBuf;
+
+use polaris_core::ErrorKind;
 
 use crate::Kind;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can be wrong with data and with what is asked of it.
+/// An error of a data set, its files or its options.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,12 +18,12 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried: open, read, list, write.
+        /// The attempted action: open, read, list or write.
         action: &'static str,
-        /// What the operating system says.
+        /// The reason of the operating system.
         cause: std::io::Error,
     },
-    /// A file whose contents are not what its format says.
+    /// A file that violates its format.
     #[error("{}: not a readable {format} file: {reason}", path.display())]
     Format {
         /// The file.
@@ -58,7 +60,7 @@ pub enum Error {
         /// Fields in the row.
         found: usize,
     },
-    /// A column, array or class that is not there.
+    /// An unknown column, array or class.
     #[error(
         "{}: there is no {what} `{name}`; there are {}{}", path.display(), list(known),
         nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
@@ -68,7 +70,7 @@ pub enum Error {
         path: PathBuf,
         /// Column, array or class.
         what: &'static str,
-        /// The name asked for.
+        /// The name requested.
         name: String,
         /// The names there are.
         known: Vec<String>,
@@ -83,7 +85,7 @@ pub enum Error {
         /// What was looked for and what to do.
         reason: String,
     },
-    /// Inputs and targets, or values and dimensions, that do not go together.
+    /// Inputs and targets, or values and dimensions, of different numbers.
     #[error("{what}: {expected} were expected, {found} found; {hint}")]
     CountMismatch {
         /// What was counted.
@@ -95,44 +97,44 @@ pub enum Error {
         /// What to do.
         hint: &'static str,
     },
-    /// Numbers of the other kind.
-    #[error("{what}: {expected} numbers were expected, {found} found")]
+    /// Values of the wrong kind.
+    #[error("{what}: expected values of kind {expected}, found {found}")]
     KindMismatch {
-        /// Which numbers.
+        /// Which values.
         what: String,
         /// The kind expected.
         expected: Kind,
         /// The kind found.
         found: Kind,
     },
-    /// Dimensions that hold nothing, or more than can be addressed.
+    /// Dimensions with no elements, or more than can be addressed.
     #[error(
-        "an example of dimensions {dims:?} holds nothing or too much; use dimensions of at least 1 whose product fits memory"
+        "an example of dimensions {dims:?} is empty or too large; use dimensions of at least 1 whose product fits memory"
     )]
     BadDims {
         /// The dimensions.
         dims: Vec<usize>,
     },
-    /// An option that makes no sense.
+    /// An invalid option.
     #[error("{option} = {value}: {reason}")]
     BadOption {
         /// The name of the option.
         option: &'static str,
         /// The value it has.
         value: String,
-        /// Why it cannot be, and what can.
+        /// Why it is invalid, and what is accepted.
         reason: String,
     },
     /// An example that does not exist.
-    #[error("example {index} was asked for, the data set has {len}; indices start at 0")]
+    #[error("example {index} is out of range; the data set has {len}, counted from 0")]
     IndexOutOfRange {
-        /// The index asked for.
+        /// The index requested.
         index: usize,
         /// How many there are.
         len: usize,
     },
-    /// A target that is no class of the data set.
-    #[error("example {index}: its class is {class}, there are {classes} classes, counted from 0")]
+    /// A target that is not a class index.
+    #[error("example {index} has class {class}, but there are {classes} classes, counted from 0")]
     ClassOutOfRange {
         /// Which example.
         index: usize,
@@ -149,7 +151,7 @@ pub enum Error {
     TextTooShort {
         /// How many tokens there are.
         tokens: usize,
-        /// The context asked for.
+        /// The context requested.
         context: usize,
     },
     /// A tokenizer that cannot be read, trained or used.
@@ -160,26 +162,23 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
-    /// A tokenizer whose parts do not go together.
-    #[error(
-        "the tokenizer contradicts itself: {reason}; take the tokenizer.json that belongs to the model"
-    )]
+    /// A tokenizer whose parts contradict each other.
+    #[error("the tokenizer contradicts itself: {reason}; use the tokenizer.json of the model")]
     BadTokenizer {
-        /// What does not go together.
+        /// The contradiction.
         reason: String,
     },
-    /// A data set that broke its promise about the size or kind of its examples.
+    /// A data set whose examples differ from what it declares.
     #[error(
-        "the data set promises {expected} {what} values of kind {kind} per example, and example \
-         {index} gave something else ({found} values of kind {found_kind}); this is a mistake in \
-         the data set's code"
+        "the data set declares {expected} {what} values of kind {kind} per example, but example {index} has \
+         {found} of kind {found_kind}; this is a bug in the data set"
     )]
     BrokenDataset {
         /// Which example.
         index: usize,
         /// Input or target.
         what: &'static str,
-        /// How many numbers an example should have.
+        /// How many values an example should have.
         expected: usize,
         /// Of which kind.
         kind: Kind,
@@ -188,20 +187,45 @@ pub enum Error {
         /// Of which kind they were.
         found_kind: Kind,
     },
-    /// More than there is memory for.
-    #[error("there is no memory for {what}: {reason}; take smaller batches or less data")]
+    /// Not enough memory.
+    #[error("not enough memory for {what}: {reason}; use smaller batches or less data")]
     NoMemory {
         /// What needs it.
         what: String,
         /// How much is needed, and how much there is.
         reason: String,
     },
-    /// The thread that makes batches panicked.
+    /// The thread that prepares batches panicked.
     #[error("the thread that reads the data panicked: {message}; this is a bug in the data set")]
     Panicked {
-        /// What it said.
+        /// Its panic message.
         message: String,
     },
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { cause, .. } => ErrorKind::of_io(cause),
+            Self::Format { .. }
+            | Self::Cell { .. }
+            | Self::FieldCount { .. }
+            | Self::Empty { .. }
+            | Self::Tokenizer { .. }
+            | Self::BadTokenizer { .. } => ErrorKind::InvalidData,
+            Self::UnknownName { .. } => ErrorKind::NotFound,
+            Self::CountMismatch { .. } | Self::BadDims { .. } => ErrorKind::Shape,
+            Self::KindMismatch { .. } => ErrorKind::DType,
+            Self::BadOption { .. }
+            | Self::IndexOutOfRange { .. }
+            | Self::ClassOutOfRange { .. }
+            | Self::TextTooShort { .. }
+            | Self::BrokenDataset { .. }
+            | Self::Panicked { .. } => ErrorKind::InvalidArgument,
+            Self::NoMemory { .. } => ErrorKind::OutOfMemory,
+        }
+    }
 }
 
 /// The first names of a list, and how many more there are: a table can have thousands.

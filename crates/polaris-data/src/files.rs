@@ -1,4 +1,4 @@
-//! Opens input files, plain or gzip-compressed, and says what is wrong by their name.
+//! Opens input files, plain or gzip-compressed, with errors that name the file.
 
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! IDX files, the format of MNIST and its kin, plain or gzip-compressed.
+//! IDX files, the format of MNIST, plain or gzip-compressed.
 
 use std::io::Read;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl ArrayDataset {
     }
 }
 
-/// Reads an IDX file as the kind asked for.
+/// Reads an IDX file as the kind requested.
 fn load(path: &Path, kind: Kind) -> Result<(Element, NpyArray)> {
     let mut input = files::open(path)?;
     decode(&mut input.reader, input.most, input.exact, kind).map_err(|reason| Error::Format {
@@ -59,7 +59,7 @@ fn decode(
         0x0c => Element::I4,
         0x0d => Element::F4,
         0x0e => Element::F8,
-        other => return Err(format!("its element type 0x{other:02x} is none of the format's")),
+        other => return Err(format!("its element type 0x{other:02x} is unknown")),
     };
     let rank = usize::from(start[3]);
     let sizes = bytes(reader, 4 * rank)?;
@@ -76,7 +76,7 @@ fn decode(
     let mut more = Vec::new();
     reader.take(1).read_to_end(&mut more).map_err(|e| e.to_string())?;
     if !more.is_empty() {
-        return Err(format!("it goes on after its {count} numbers"));
+        return Err(format!("it continues after its {count} values"));
     }
     Ok((element, NpyArray { dims, values }))
 }

@@ -65,8 +65,8 @@ impl ImageOptions {
     }
 }
 
-/// Images in folders named by their class. Only the names are held in memory; an image is read
-/// when it is asked for, on the loader's thread.
+/// Images in folders named by their class. Only the names are held in memory; an image is read when it is requested,
+/// on the loader's thread.
 #[derive(Debug, Clone)]
 pub struct ImageFolder {
     files: Vec<(PathBuf, usize)>,
@@ -139,7 +139,7 @@ fn is_image(path: &Path) -> bool {
 /// Reads an image, upright as its EXIF data say.
 ///
 /// # Errors
-/// If it is no regular file, no image, or one that claims more pixels than there is memory for.
+/// If it is not a regular file, no image, or one that claims more pixels than there is memory for.
 pub fn read_image(path: &Path) -> Result<DynamicImage> {
     // A picture of 512 MiB is larger than any camera's; more is a trap or a mistake.
     const MOST_BYTES: u64 = 512 << 20;

@@ -34,6 +34,7 @@
 mod array;
 mod augment;
 mod binary;
+#[cfg(feature = "text")]
 mod bpe;
 mod bundled;
 mod classes;
@@ -41,6 +42,7 @@ mod dataset;
 mod error;
 mod files;
 mod idx;
+#[cfg(feature = "image")]
 mod images;
 mod lines;
 mod loader;
@@ -51,19 +53,23 @@ mod npy_header;
 mod npy_plain;
 mod npy_rows;
 mod random;
+#[cfg(feature = "text")]
 mod sentences;
 mod split;
 mod table;
 mod text;
+#[cfg(feature = "text")]
 mod tokenizer_guard;
 mod tokens;
 
 pub use array::{ArrayDataset, ArrayOptions, Target};
 pub use augment::Augment;
+#[cfg(feature = "text")]
 pub use bpe::{Bpe, read_tokenizer, train_bpe};
 pub use bundled::{digits, text};
 pub use dataset::{Batch, Dataset, Kind, Spec, Values};
 pub use error::{Error, Result};
+#[cfg(feature = "image")]
 pub use images::{ImageFolder, ImageOptions, read_image};
 pub use lines::{Line, LineFault, Lines};
 pub use loader::{Batches, Loader, LoaderOptions};
@@ -73,6 +79,7 @@ pub use npy_plain::{PlainNpy, npy_file};
 pub use npy_rows::NpyRows;
 pub use polaris_files::{AtomicFile, remove_unfinished, write_atomic};
 pub use random::Random;
+#[cfg(feature = "text")]
 pub use sentences::{Sentence, SentenceTokenizer};
 pub use split::{sequential_split, stratified_split};
 pub use table::CsvOptions;

@@ -9,13 +9,13 @@ use crate::{Result, files};
 /// The most bytes of a line that is read.
 const LONGEST: u64 = 1 << 20;
 
-/// Why a line is no text.
+/// Why a line is not a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineFault {
     /// Nothing but white space.
     Empty,
-    /// Bytes that are no letters of UTF-8; the first of them, counted from 1.
+    /// Bytes that are not letters of UTF-8; the first of them, counted from 1.
     NotUtf8(usize),
     /// More bytes than are read of a line.
     TooLong,
@@ -25,7 +25,7 @@ impl fmt::Display for LineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it is empty"),
-            Self::NotUtf8(byte) => write!(f, "it is no UTF-8: byte {byte} is part of no letter"),
+            Self::NotUtf8(byte) => write!(f, "it is not UTF-8: byte {byte} is invalid"),
             Self::TooLong => write!(f, "it is longer than {LONGEST} bytes"),
         }
     }
@@ -119,7 +119,7 @@ fn text(line: Vec<u8>, is_first: bool) -> std::result::Result<String, LineFault>
     }
     let mut text = String::from_utf8(line)
         .map_err(|error| LineFault::NotUtf8(error.utf8_error().valid_up_to() + 1))?;
-    // Some programs mark a file as UTF-8 by it; it is no part of the text.
+    // Some programs mark a file as UTF-8 by it; it is not part of the text.
     if is_first && text.starts_with('\u{feff}') {
         text.remove(0);
     }

@@ -25,8 +25,8 @@ pub struct LoaderOptions {
     pub drop_last: bool,
     /// Random changes to each input, one after the other; for images `[C, H, W]`.
     pub augment: Vec<Augment>,
-    /// How many batches are made ahead on a background thread; 0 makes each when it is asked for,
-    /// on the thread that asks.
+    /// How many batches are made ahead on a background thread; 0 makes each when it is requested, on the thread that
+    /// asks.
     pub prefetch: usize,
 }
 
@@ -90,7 +90,7 @@ impl Loader {
             return Err(bad(
                 "batch",
                 options.batch,
-                format!("{examples} examples do not fill one, and drop_last leaves the rest out"),
+                format!("{examples} examples do not fill one, and drop_last drops the rest"),
             ));
         }
         let len = dataset.len();
@@ -319,7 +319,7 @@ impl Drop for Worker {
         self.stop.store(true, Ordering::Relaxed);
         self.receiver = None;
         if let Some(thread) = self.thread.take() {
-            // A panic after the last batch that was asked for is no one's concern.
+            // A panic after the last batch that was requested is no one's concern.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Memory for what a file declares: asked for before it is used, so that too much is an error and not the end of
-//! the process.
+//! Memory for sizes that a file declares: reserved before use, so that too much is an error and not the end of the
+//! process.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ const SMALL: u64 = 16 << 20;
 
 /// Refuses what does not fit into memory, with the reason.
 ///
-/// Linux grants more than there is and ends the process that uses it; so what is available is asked for, too.
+/// Linux grants more than there is and ends the process that uses it; so the available memory is checked, too.
 pub(crate) fn require(bytes: u64) -> Result<(), String> {
     if bytes < SMALL {
         return Ok(());

@@ -19,7 +19,7 @@ pub(crate) fn find<S: AsRef<str>>(
             path: path.into(),
             format: "table",
             reason: format!(
-                "the {what} `{name}` is there twice (number {} and {}); rename one of them",
+                "the {what} `{name}` occurs twice (number {} and {}); rename one of them",
                 first + 1,
                 second + 1
             ),

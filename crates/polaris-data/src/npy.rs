@@ -60,7 +60,7 @@ impl ArrayDataset {
     }
 }
 
-/// An NPY file, plain or gzip-compressed, as the kind asked for or the one that suits it.
+/// An NPY file, plain or gzip-compressed, as the kind requested or the one that suits it.
 fn load_npy(path: &Path, kind: Option<Kind>) -> Result<NpyArray> {
     let mut input = files::open(path)?;
     decode(&mut input.reader, input.most, input.exact, kind).map_err(|reason| Error::Format {
@@ -125,7 +125,7 @@ pub(crate) fn header(reader: &mut dyn Read) -> std::result::Result<(Header, usiz
     let long = match start[6] {
         1 => 2,
         2 | 3 => 4,
-        other => return Err(format!("version {other} is not known; 1, 2 and 3 are")),
+        other => return Err(format!("version {other} is unknown; expected 1, 2 or 3")),
     };
     let mut length = [0; 8];
     length[..long].copy_from_slice(&bytes(reader, long)?);
@@ -186,8 +186,8 @@ pub(crate) fn from_fortran<T: Copy>(
 pub(crate) fn element(descr: &str) -> std::result::Result<(Element, bool), String> {
     let unsupported = || {
         format!(
-            "its type `{descr}` is not supported; f2, f4, f8, i1 to i8, u1 to u8 and b1 in either byte \
-             order are (NumPy's astype converts)"
+            "its type `{descr}` is not supported; expected f2, f4, f8, i1 to i8, u1 to u8 or b1 in either \
+             byte order (convert with NumPy's astype)"
         )
     };
     let (order, name) = match descr.char_indices().nth(1) {

@@ -1,4 +1,4 @@
-//! NPY files whose numbers keep their type: tensors for models and from them.
+//! NPY files that keep their element type: inputs and outputs of models.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::npy::{from_fortran, header};
 use crate::npy_header::Header;
 use crate::{Error, Result, binary, files, memory};
 
-/// An array as it lies in a file, in C order.
+/// An array in a file, in C order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlainNpy {
     /// NumPy's name for the type of its numbers, without the byte order: `f4`, `i8`, `b1`.
@@ -42,7 +42,7 @@ impl PlainNpy {
             )
             .map_err(|error| error.to_string())?;
             if (bytes.len() as u64) < wanted {
-                return Err(format!("it ends after {} of {wanted} bytes of numbers", bytes.len()));
+                return Err(format!("it ends after {} of {wanted} bytes of values", bytes.len()));
             }
             if big_endian {
                 bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);

@@ -1,4 +1,4 @@
-//! An NPY file that is written row by row, when nobody knows yet how many rows there will be.
+//! An NPY file that is written row by row, with the number of rows unknown at first.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -32,7 +32,7 @@ impl<W: Write + Seek> NpyRows<W> {
     pub fn row(&mut self, values: &[f32]) -> io::Result<()> {
         if values.len() != self.columns {
             let (found, expected) = (values.len(), self.columns);
-            return Err(io::Error::other(format!("a row of {found} numbers, not {expected}")));
+            return Err(io::Error::other(format!("a row has {found} values; expected {expected}")));
         }
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.writer.write_all(&bytes)?;

@@ -1,5 +1,4 @@
-//! Texts as encoders of the BERT family read them: numbers of word pieces between the tokens that begin and end
-//! a text, cut to a length.
+//! Tokenisation for encoders of the BERT family: ids of word pieces between special tokens, truncated to a length.
 
 use std::path::Path;
 
@@ -53,7 +52,7 @@ impl SentenceTokenizer {
         let known = |id: u32| match (id as usize) < vocabulary {
             true => Ok(()),
             false => Err(Error::BadTokenizer {
-                reason: format!("it gives the token {id} and has a vocabulary of {vocabulary}"),
+                reason: format!("it returned token {id}, but its vocabulary has {vocabulary}"),
             }),
         };
         probe(|text| tokenizer.encode(text)?.ids.into_iter().try_for_each(known))?;

@@ -10,8 +10,8 @@ use crate::{Dataset, Error, Random, Result};
 /// Where there are no classes, it is a plain random split. Parts are disjoint, sorted, and cover
 /// all examples; the same seed gives the same parts. `fractions` must add up to 1.
 ///
-/// Windows of a text that overlap, or lie side by side, are no independent examples: use
-/// [`sequential_split`] for those.
+/// Windows of a text that overlap, or lie side by side, are not independent examples: use [`sequential_split`] for
+/// those.
 pub fn stratified_split(
     dataset: &dyn Dataset,
     fractions: &[f64],

@@ -124,9 +124,10 @@ impl Layout {
             return Err(Error::BadOption {
                 option: "columns",
                 value: header[target].clone(),
-                reason: "the target's column is among the inputs; whoever learns from the answer \
-                         learns nothing; leave it out"
-                    .into(),
+                reason:
+                    "the target column is among the inputs, so the model would see the answer; \
+                     remove it from the inputs"
+                        .into(),
             });
         }
         Ok(Layout { header, target, inputs })
@@ -189,10 +190,10 @@ impl Rows {
         match self.target {
             Target::Number => self.numbers.push(number(text).map_err(bad)?),
             Target::Integers => self.integers.push(text.parse().map_err(|_| {
-                bad(format!("`{text}` is not a whole number; read the target as a number or class"))
+                bad(format!("`{text}` is not an integer; read the target as a float or class"))
             })?),
             Target::Class if text.is_empty() => {
-                return Err(bad("the class is missing; name one, or leave the row out".into()));
+                return Err(bad("the class is missing; fill it in, or remove the row".into()));
             }
             Target::Class => match self.classes.number(text) {
                 Some(class) => self.integers.push(class as i64),
@@ -224,8 +225,8 @@ impl Rows {
                 line: 1,
                 column: layout.header[layout.target].clone(),
                 reason: format!(
-                    "its {} different values are numbers with fractions, not classes; read the \
-                     target as a number, or list the classes",
+                    "its {} different values are fractions, not classes; read the target as a float, \
+                     or list the classes",
                     self.classes.names().len()
                 ),
             });
@@ -256,10 +257,10 @@ fn number(text: &str) -> std::result::Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value.is_finite() => Ok(value),
         Ok(_) => {
-            Err(format!("`{text}` is no finite 32-bit number; replace it or leave the row out"))
+            Err(format!("`{text}` is not a finite 32-bit float; replace it or remove the row"))
         }
         Err(_) if text.is_empty() => {
-            Err("the cell is empty; fill it in, or leave the row or the column out".into())
+            Err("the cell is empty; fill it in, or remove the row or the column".into())
         }
         Err(_) => Err(format!(
             "`{text}` is not a number; choose other columns for the inputs, or encode it as one"
@@ -267,7 +268,7 @@ fn number(text: &str) -> std::result::Result<f32, String> {
     }
 }
 
-/// What went wrong while reading: the file, or the format.
+/// The error while reading: the file, or the format.
 fn failed(path: &Path, error: csv::Error) -> Error {
     match error.into_kind() {
         csv::ErrorKind::Io(cause) => Error::Io { path: path.into(), action: "read", cause },

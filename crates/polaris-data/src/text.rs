@@ -48,7 +48,7 @@ impl TextDataset {
         if let Some(token) = tokens.iter().find(|&&t| t as usize >= vocabulary) {
             return Err(Error::Tokenizer {
                 action: "encode the text",
-                reason: format!("it gave token {token} and has a vocabulary of {vocabulary}"),
+                reason: format!("it returned token {token}, but its vocabulary has {vocabulary}"),
             });
         }
         Self::new(tokens, context, stride)
@@ -67,7 +67,7 @@ impl TextDataset {
                 path: path.into(),
                 format: "UTF-8 text",
                 reason: format!(
-                    "byte {} is part of no letter; convert the file, or read it as bytes",
+                    "byte {} is not UTF-8; convert the file, or read it as bytes",
                     e.utf8_error().valid_up_to()
                 ),
             })?;

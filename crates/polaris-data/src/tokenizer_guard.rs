@@ -14,8 +14,8 @@ pub(crate) fn read_json(json: &[u8]) -> Result<tokenizers::Tokenizer> {
     guarded("read it", || tokenizers::Tokenizer::from_bytes(json))
 }
 
-/// Encodes some texts, so that a file that contradicts itself is refused when it is read and not with every text.
-/// A text that a tokenizer has no tokens for is no contradiction.
+/// Encodes some texts, so that a file that contradicts itself is refused when it is read and not with every text. A
+/// text that a tokenizer has no tokens for is not a contradiction.
 pub(crate) fn probe(encode: impl Fn(&str) -> Result<()>) -> Result<()> {
     let texts = ["", "a", "The quick brown fox, 1234567890!", "\u{e9}\u{4e2d} \u{1f600}\n\t~#"];
     let is_bad = |error: &Error| matches!(error, Error::BadTokenizer { .. });

@@ -1,4 +1,4 @@
-//! Tokenizers: text to numbers and back.
+//! Tokenizers: text to token ids and back.
 
 use crate::Result;
 
@@ -10,8 +10,8 @@ pub trait Tokenizer: Send + Sync {
     /// The tokens of a text.
     fn encode(&self, text: &str) -> Result<Vec<u32>>;
 
-    /// The text of tokens. What is no text, such as half a letter, becomes U+FFFD; tokens that do
-    /// not exist are left out.
+    /// The text of tokens. What is not a text, such as half a letter, becomes U+FFFD; tokens that do not exist are
+    /// left out.
     fn decode(&self, tokens: &[u32]) -> String;
 }
 

@@ -1,4 +1,4 @@
-//! Files that are whole or not there: written beside their place and renamed at the end.
+//! Files that are complete or absent: written to a temporary name and renamed at the end.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -103,7 +103,7 @@ impl Seek for AtomicFile {
     }
 }
 
-/// Writes a file so that it is whole or not there, in a folder that is there.
+/// Writes a file so that it is complete or absent, in a folder that is there.
 ///
 /// # Errors
 /// If the disk is full or the place cannot be written.
@@ -117,10 +117,10 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn write_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space: what was there is still there"
+            "; free some space. The old file is unchanged"
         }
         io::ErrorKind::FileTooLarge => {
-            "; raise the limit on file sizes (ulimit -f): what was there is still there"
+            "; raise the limit on file sizes (ulimit -f). The old file is unchanged"
         }
         _ => "",
     }

@@ -1,4 +1,4 @@
-//! The one way in which Polaris touches the file system: regular files only, writes that are whole or absent,
+//! The one way in which Polaris touches the file system: regular files only, writes that are complete or absent,
 //! locks that end with their process.
 //!
 //! Every path may come from a user or from inside a file, so every reader goes through [`open`]: a FIFO would

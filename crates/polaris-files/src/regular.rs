@@ -81,7 +81,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-/// What a file is, in words: "a regular file", "a FIFO".
+/// The kind of a file: "a regular file", "a FIFO".
 pub fn kind_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {

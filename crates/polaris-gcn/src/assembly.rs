@@ -146,7 +146,7 @@ fn parse_metadata(assembly: &str) -> Parsed<Vec<Record<'_>>> {
         };
         let record = records.last_mut().ok_or("a metadata field before its record")?;
         if let Some(field) = field {
-            let no_field = || format!("metadata line `{text}` is no field");
+            let no_field = || format!("metadata line `{text}` is not a field");
             let (name, value) = field.split_once(':').ok_or_else(no_field)?;
             key = name;
             record.fields.insert(name, value.trim().trim_matches('\''));
@@ -161,7 +161,7 @@ fn parse_metadata(assembly: &str) -> Parsed<Vec<Record<'_>>> {
 
 fn parse_number(text: &str) -> Parsed<u32> {
     let text = text.trim();
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ pub struct Card {
     pub clock_hz: f64,
     /// Bytes a second that its memory is made for.
     pub dram_bytes_per_second: f64,
-    /// Size of the second cache.
+    /// Size of the L2 cache.
     pub l2_bytes: u64,
-    /// Channels of the second cache; each gives 64 bytes a cycle.
+    /// Channels of the L2 cache; each gives 64 bytes a cycle.
     pub l2_channels: u32,
     /// Cycles of a `v_fma_f32` of a wavefront: as a `v_mad_f32` where double precision is fast.
     pub fma_cycles: u32,

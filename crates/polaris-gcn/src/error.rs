@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of compiling for AMD cards and predicting times.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong, and what to do about it.
+/// An error of compiling or predicting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no compiler that could be used, whatever the target.
+    /// There is no usable compiler.
     #[error(
-        "no clang that compiles OpenCL C for {target}:\n{}\ninstall the Debian packages clang-15 and rocm-device-libs, or name other places with --clang PATH and the environment variable ROCM_DEVICE_LIBS (a folder with opencl.bc)",
+        "no clang compiles OpenCL C for {target}:\n{}\ninstall the Debian packages clang-15 and rocm-device-libs, or set ROCM_DEVICE_LIBS to a folder with opencl.bc",
         indented(tried)
     )]
     NoCompiler {
         /// What it should have compiled for.
         target: String,
-        /// What was tried, and why it was no use.
+        /// What was tried, and why it failed.
         tried: Vec<String>,
     },
-    /// A compiler or its libraries are there, but do not know the target.
+    /// The compiler or its device libraries do not know the target.
     #[error(
-        "{target:?} is no target that this compiler and its device libraries know:\n{}\nan RX 470 to RX 590, a Fury or a Nano is gfx803",
+        "this compiler and its device libraries do not know the target {target:?}:\n{}\nan RX 470 to RX 590, a Fury or a Nano is gfx803",
         indented(tried)
     )]
     UnknownTarget {
-        /// What was asked for.
+        /// What was requested.
         target: String,
-        /// Who does not know it.
+        /// The compilers and libraries that do not know it.
         tried: Vec<String>,
     },
     /// The compiler could not be run.
@@ -37,12 +37,12 @@ pub enum Error {
     Run {
         /// Which compiler.
         clang: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// The compiler was stopped because it took too long.
     #[error(
-        "{name}: clang was stopped after {} s; give it more time, or the program less to unroll",
+        "{name}: clang was stopped after {} s; allow more time or unroll less",
         limit.as_secs_f64()
     )]
     TimedOut {
@@ -51,32 +51,32 @@ pub enum Error {
         /// How long it had.
         limit: Duration,
     },
-    /// The compiler does not take the program.
+    /// The compiler rejected the program.
     #[error("clang: {status}\n{log}")]
     Rejected {
         /// How it ended.
         status: std::process::ExitStatus,
-        /// What it said.
+        /// Its output.
         log: String,
     },
-    /// The assembly text is not what clang writes.
+    /// The assembly is not in the form that clang writes.
     #[error("the assembly cannot be read: {what}")]
     Assembly {
         /// What is missing or wrong in it.
         what: String,
     },
     /// A program with no kernel, or with several where one is expected.
-    #[error("the program has {found} kernels, and one is expected")]
+    #[error("the program has {found} kernels; one is expected")]
     Kernels {
         /// How many there are.
         found: usize,
     },
-    /// The model cannot say anything about this kernel and this problem.
+    /// The model does not cover this kernel or problem.
     #[error("no prediction for {kernel}: {why}")]
     Model {
         /// The kernel.
         kernel: String,
-        /// What does not fit.
+        /// What the model does not cover.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a kernel uses, and how much of it a compute unit holds at a time.
+//! The resources of a kernel, and its occupancy of a compute unit.
 
 /// SIMD units of a compute unit; a work group's waves are spread over them.
 pub(crate) const SIMDS: u32 = 4;

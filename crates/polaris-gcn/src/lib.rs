@@ -1,8 +1,8 @@
-//! What a kernel will cost on a GCN card, without the card.
+//! Predicts the cost of a kernel on a GCN card, without the card.
 //!
 //! Clang compiles OpenCL C for AMD's GCN chips on any machine ([`Toolchain`]). Its assembly says what
 //! a kernel uses ([`assembly`]) and what its loops are made of ([`loops`]); a model of the
-//! architecture follows from these how long a product of matrices will take ([`model`]).
+//! architecture follows from these how long a matmul will take ([`model`]).
 //!
 //! ```no_run
 //! use polaris_gcn::{Access, TiledProduct, Toolchain, card, model, read};

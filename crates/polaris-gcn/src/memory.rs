@@ -1,23 +1,22 @@
-//! What a product asks of the second cache and of memory.
+//! The L2 cache and memory traffic of a matmul.
 
 use crate::card::Card;
 use crate::product::TiledProduct;
 use crate::units::LINE_BYTES;
 
-/// Bytes a cycle of one channel of the second cache.
+/// Bytes a cycle of one channel of the L2 cache.
 const CHANNEL_BYTES: f64 = 64.0;
 /// Neighbouring lines of a factor that are a multiple of this many bytes apart begin in one channel.
 const CHANNEL_PERIOD: u32 = 4096;
 /// Channels that are busy if all lines begin in one: work-groups are not at the same place of k all
 /// the time.
 const BUSY_CHANNELS: f64 = 1.25;
-/// Bytes of the first cache.
+/// Bytes of the L1 cache.
 const L1_BYTES: f64 = 16.0 * 1024.0;
 /// The share of its speed that memory reaches: rows are opened, directions change.
 pub const DRAM_SHARE: f64 = 0.8;
 
-/// Cycles that a product keeps the second cache and memory busy in one step along k of one
-/// work-group.
+/// Cycles that a product keeps the L2 cache and memory busy in one step along k of one work-group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Traffic {
     pub l2: f64,
@@ -46,8 +45,8 @@ fn tiles(product: &TiledProduct) -> f64 {
     f64::from(along_m) * f64::from(along_n)
 }
 
-/// How many bytes are brought for each one of A that a step uses: rows of a step may be shorter than
-/// a cache line, and the rest of it is gone before the next step unless the first cache holds all.
+/// How many bytes are brought for each one of A that a step uses: rows of a step may be shorter than a cache line,
+/// and the rest of it is gone before the next step unless the L1 cache holds all.
 fn unused(product: &TiledProduct, groups: u32) -> f64 {
     let row = 4.0 * f64::from(product.tile_k);
     let lines = f64::from(groups) * f64::from(product.tile_m + product.tile_n) * LINE_BYTES;

@@ -1,9 +1,9 @@
-//! How long a product will take on a card, from its kernel's machine code.
+//! Predicts the time of a matmul on a card, from its kernel's machine code.
 //!
 //! A compute unit holds several work-groups at a time. In one turn of the loop along k each of its
 //! units is busy for a known number of cycles: four SIMD units with vector instructions, two ports
 //! of local memory with its data, one unit with addresses, and, together with the other compute
-//! units, the second cache and memory. Each is a lower bound of the turn's time, and so is the time
+//! units, the L2 cache and memory. Each is a lower bound of the turn's time, and so is the time
 //! that one wavefront takes that waits for its own data. Units work at the same time, but not
 //! perfectly so; the turn takes as long as the norm of these times with the exponent `OVERLAP`.
 //! What a work-group waits for together comes on top, as far as other work-groups do not fill it.
@@ -74,8 +74,8 @@ pub fn predict(card: &Card, code: &Code, product: &TiledProduct) -> Result<Predi
     Ok(case.predict())
 }
 
-/// Predicts the time of a product that is split along k: as many times more work-groups with a part
-/// of k each, and a second kernel, bound by memory, that adds the parts.
+/// Predicts the time of a product that is split-K: as many times more work-groups with a part of k each, and a second
+/// kernel, bound by memory, that adds the parts.
 ///
 /// # Errors
 /// As of [`predict`].

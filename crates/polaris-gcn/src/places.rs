@@ -1,4 +1,4 @@
-//! Where a compiler and AMD's device libraries may lie.
+//! Search paths for the compiler and AMD's device libraries.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

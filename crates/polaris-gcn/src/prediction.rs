@@ -1,4 +1,4 @@
-//! What the model says, and how its parts become one time.
+//! The prediction of the model, and how its components combine to one time.
 
 /// How well units work at the same time: 1 would be one after the other, infinity perfectly.
 const OVERLAP: f64 = 3.5;
@@ -16,7 +16,7 @@ pub struct Prediction {
     pub groups_at_once: u32,
     /// Wavefronts of a SIMD unit that these are.
     pub waves_per_simd: f64,
-    /// What the time is made of.
+    /// The components of the time.
     pub parts: Parts,
     /// The largest part.
     pub bound: Bound,
@@ -58,7 +58,7 @@ pub enum Bound {
     Lds,
     /// Looking up addresses of global memory.
     Addresses,
-    /// The speed of the second cache or of memory.
+    /// The speed of the L2 cache or of memory.
     Memory,
     /// Waiting, with too few wavefronts to fill the time.
     Latency,
@@ -67,7 +67,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// What it is, in words.
+    /// A description.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vector => "vector instructions",

@@ -1,4 +1,4 @@
-//! Running a program that must not run for ever.
+//! Runs a program with a time limit.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};

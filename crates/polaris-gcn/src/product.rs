@@ -82,7 +82,7 @@ impl TiledProduct {
         if sizes.contains(&0) {
             Some("all sizes are at least one")
         } else if sums != tile {
-            Some("the sums of all work-items are not those of the tile")
+            Some("the accumulators of all work-items do not cover the tile")
         } else if self.threads > 1024 {
             Some("a work-group has at most 1024 work-items")
         } else if self.access.bank_conflicts.is_nan() || self.access.bank_conflicts < 1.0 {
@@ -215,7 +215,9 @@ mod tests {
         assert!(message(turns(&few)).contains("fewer multiply-adds than a step"));
         let nest = Nest::parse(few.lines());
         let wrong = TiledProduct { rows: 8, ..product() };
-        assert!(message(Turns::of(&nest, &wrong, "test")).contains("sums of all work-items"));
+        assert!(
+            message(Turns::of(&nest, &wrong, "test")).contains("accumulators of all work-items")
+        );
         let wrong = TiledProduct { n: 0, ..product() };
         assert!(message(Turns::of(&nest, &wrong, "test")).contains("at least one"));
     }

@@ -161,8 +161,7 @@ impl Toolchain {
         if !status.success() {
             return Err(Error::Rejected { status, log: log.trim_end().to_owned() });
         }
-        let assembly =
-            String::from_utf8(output).map_err(|_| Error::assembly("it is no UTF-8 text"))?;
+        let assembly = String::from_utf8(output).map_err(|_| Error::assembly("it is not UTF-8"))?;
         Ok(Compiled { assembly, log })
     }
 

@@ -1,4 +1,4 @@
-//! What the units of a compute unit have to do for one turn of a loop.
+//! The load of each unit of a compute unit in one iteration of a loop.
 
 use crate::card::Card;
 use crate::instruction::Instruction;
@@ -28,10 +28,9 @@ pub const LDS_LATENCY: f64 = 64.0;
 pub const SCALAR_LATENCY: f64 = 120.0;
 /// Cycles of a barrier from the last wavefront's arrival until all go on.
 pub const BARRIER_CYCLES: f64 = 40.0;
-/// Cycles of a jump that is taken: instructions are fetched anew.
+/// Cycles of a jump that is taken: instructions are fetched again.
 pub const BRANCH_CYCLES: f64 = 16.0;
-/// Seconds from a load to its data, under load: between a hit in the second cache and a way to
-/// memory.
+/// Seconds from a load to its data, under load: between a hit in the L2 cache and a way to memory.
 const MEMORY_LATENCY: f64 = 400e-9;
 
 /// What instructions cost on a card, in cycles of the unit that does them.
@@ -86,7 +85,7 @@ impl Units {
         }
     }
 
-    /// Cycles of the unit that looks up addresses in the first cache.
+    /// Cycles of the unit that looks up addresses in the L1 cache.
     pub fn address_cycles(&self, instruction: Instruction) -> f64 {
         let (Instruction::Load { bytes } | Instruction::Store { bytes }) = instruction else {
             return 0.0;

@@ -1,4 +1,4 @@
-//! How long one wavefront takes that has a compute unit for itself.
+//! The time of one wavefront alone on a compute unit.
 //!
 //! A wavefront issues its instructions in order, one every four cycles at most. Accesses to memory
 //! go on while it issues others, and come back in order; it stands still where it has to wait for

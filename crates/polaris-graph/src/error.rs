@@ -1,17 +1,18 @@
-//! What can go wrong between a model's file and its results.
+//! The errors of loading, planning and running models.
 
 use std::path::PathBuf;
 
+use polaris_core::ErrorKind;
 use polaris_runtime::{DeviceId, Mode};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// An error of a model or its run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// In the model, or in what was given to it.
+    /// In the model or its inputs.
     #[error(transparent)]
     Onnx(#[from] polaris_onnx::Error),
     /// In a file.
@@ -32,40 +33,40 @@ pub enum Error {
         node: String,
         /// Its operator.
         operator: String,
-        /// What went wrong there.
+        /// The error there.
         reason: polaris_ops::Error,
     },
     /// In a device or its memory.
     #[error(transparent)]
     Runtime(#[from] polaris_runtime::Error),
-    /// Operators that are not there, all of them.
+    /// All unsupported operators of a model.
     #[error("{}", unsupported_in_words(operators))]
     Unsupported {
         /// The operators with the nodes that need them.
         operators: Vec<UnsupportedOperator>,
     },
-    /// No device of the kind that was asked for.
-    #[error("there is no OpenCL device; use `--mode cpu`, or see `polaris devices`")]
+    /// No OpenCL device for a mode that needs one.
+    #[error("this machine has no usable OpenCL device; use the mode cpu or auto")]
     NoGpu,
-    /// A mode that cannot run on the device that was named with it.
-    #[error("the mode {} does not run on {device}; {}", mode.name(), mode_advice(*mode))]
+    /// A mode that cannot run on the requested device.
+    #[error("mode {} does not run on {device}; {}", mode.name(), mode_advice(*mode))]
     ModeWithoutDevice {
         /// The mode.
         mode: Mode,
         /// The device.
         device: DeviceId,
     },
-    /// No pass of that name.
-    #[error("there is no pass `{name}`; there are {known}")]
+    /// An unknown graph pass.
+    #[error("there is no graph pass `{name}`; expected one of {known}")]
     UnknownPass {
-        /// What was asked for.
+        /// What was requested.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: String,
     },
 }
 
-/// An operator that is not there.
+/// An unsupported operator.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct UnsupportedOperator {
     /// Its name with its domain.
@@ -89,46 +90,49 @@ fn unsupported_in_words(operators: &[UnsupportedOperator]) -> String {
 
 fn mode_advice(mode: Mode) -> &'static str {
     match mode {
-        Mode::Cpu => "name the device cpu or none, or choose the mode gpu",
-        _ => "name an OpenCL device or none, or choose the mode cpu",
+        Mode::Cpu => "use the device cpu or none, or the mode gpu",
+        _ => "use an OpenCL device or none, or the mode cpu",
     }
 }
 
 impl Error {
-    /// What went wrong in an operation, with the node that it is part of.
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Onnx(error) | Self::File { reason: error, .. } => error.kind(),
+            Self::Ops(error) | Self::Node { reason: error, .. } => error.kind(),
+            Self::Runtime(error) => error.kind(),
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::NoGpu | Self::UnknownPass { .. } => ErrorKind::NotFound,
+            Self::ModeWithoutDevice { .. } => ErrorKind::InvalidArgument,
+        }
+    }
+
+    /// An error of an operation, with its node.
     pub(crate) fn at(node: &polaris_onnx::Node, reason: polaris_ops::Error) -> Self {
         Self::Node { node: node.path.clone(), operator: node.operator_name(), reason }
     }
 
     /// Whether the work was cancelled by its caller.
     pub fn is_cancelled(&self) -> bool {
-        match self {
-            Self::Onnx(error) => matches!(error, polaris_onnx::Error::Cancelled),
-            Self::Runtime(error) => matches!(error, polaris_runtime::Error::Interrupted),
-            _ => false,
-        }
+        self.kind() == ErrorKind::Cancelled
     }
 
-    /// Whether something is missing here rather than wrong there.
+    /// Whether Polaris lacks support, as opposed to an error in the model.
     pub fn is_unsupported(&self) -> bool {
-        match self {
-            Self::Unsupported { .. } => true,
-            Self::Onnx(error) | Self::File { reason: error, .. } => error.is_unsupported(),
-            _ => false,
-        }
+        self.kind() == ErrorKind::Unsupported
     }
 
     /// Whether a device failed or had no room, so that another one may succeed.
     pub fn is_device_failure(&self) -> bool {
-        let runtime = match self {
-            Self::Runtime(error) => error,
-            Self::Ops(polaris_ops::Error::Runtime(error)) => error,
-            Self::Node { reason: polaris_ops::Error::Runtime(error), .. } => error,
-            _ => return false,
-        };
-        use polaris_runtime::Error as E;
-        runtime.is_device_failure()
-            || matches!(runtime, E::OutOfMemory { .. } | E::AllocationTooLarge { .. })
+        match self {
+            Self::Runtime(error) => error.is_device_failure(),
+            Self::Ops(polaris_ops::Error::Runtime(error)) => error.is_device_failure(),
+            Self::Node { reason: polaris_ops::Error::Runtime(error), .. } => {
+                error.is_device_failure()
+            }
+            _ => false,
+        }
     }
 }
 

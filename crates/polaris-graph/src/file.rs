@@ -1,4 +1,4 @@
-//! Models in files, with the files beside them that hold their constants.
+//! Models in files, with the files next to them that hold their constants.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ use crate::{Error, Result};
 pub struct OpenedModel {
     /// The model.
     pub model: Model,
-    /// Its file and those beside it.
+    /// Its file and those next to it.
     pub files: Vec<MappedFile>,
 }
 
 /// Reads a model. Large constants stay in the file until someone looks at them.
 ///
 /// # Errors
-/// If a file cannot be read or is no model, or refers to files outside its folder.
+/// If a file cannot be read or is not a model, or refers to files outside its folder.
 pub fn open_model(path: &Path) -> Result<OpenedModel> {
     let file = MappedFile::open(path)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -68,7 +68,7 @@ impl ExternalData for Beside {
                 Ok(bytes.slice(offset as usize..end as usize))
             }
             _ => Err(OnnxError::format(format!(
-                "the file `{location}` has {} bytes; {} from byte {offset} on were asked for",
+                "the file `{location}` has {} bytes; {} were requested from byte {offset}",
                 bytes.len(),
                 length.map_or("those".to_owned(), |length| length.to_string()),
             ))),

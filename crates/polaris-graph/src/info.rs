@@ -1,4 +1,4 @@
-//! What a model is made of: parameters, operators, work and memory.
+//! Information about a model: parameters, operators, work and memory.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Information {
     pub parameters: u64,
     /// Their bytes.
     pub parameter_bytes: u64,
-    /// Nodes, with those of graphs inside others.
+    /// Nodes, with those of subgraphs.
     pub nodes: usize,
     /// Operators by how often they occur.
     pub operators: Vec<OperatorCount>,

@@ -1,5 +1,5 @@
-//! Models of others: ONNX files, a plan for each shape of their inputs, and its execution on the CPU or
-//! an OpenCL device.
+//! Imported models: ONNX files, a plan for each shape of their inputs, and its execution on the CPU or an OpenCL
+//! device.
 //!
 //! A [`Session`] holds a model. When it runs, it makes a [`plan::Plan`] for the shapes of the inputs, or
 //! takes one that it made before: a flat list of instructions, each with a device, operands and their
@@ -25,4 +25,4 @@ pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
 pub use passes::Passes;
 pub use polaris_runtime::Mode;
-pub use session::{Fallback, Options, Profile, ProfileRow, RunOptions, Session};
+pub use session::{Fallback, Options, Profile, ProfileRow, RunOptions, Session, SessionValue};

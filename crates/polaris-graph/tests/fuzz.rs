@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polaris_core::CancellationToken;
+use polaris_core::random::SplitMix64;
 use polaris_graph::{Mode, Options, Session};
 use polaris_onnx::{
     Dim, ElementType, Limits, Model, NoExternalData, Tensor, Type, Value, messages,
@@ -56,16 +57,11 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
     (result, peak, LARGEST.load(Ordering::Relaxed))
 }
 
-/// A small generator of random numbers (SplitMix64).
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -207,7 +203,8 @@ fn damaged_files_are_survived() {
     originals.sort();
     let (mut read, mut ran, mut slowest) = (0, 0, Duration::ZERO);
     for index in 0..files {
-        let mut random = Random(seed.wrapping_mul(0x1_0000_0000).wrapping_add(index));
+        let seed_of_file = seed.wrapping_mul(0x1_0000_0000).wrapping_add(index);
+        let mut random = Random(SplitMix64::new(seed_of_file));
         let original = &originals[random.below(originals.len())];
         let other = &originals[random.below(originals.len())];
         let file = Bytes::from(match index % 2 {

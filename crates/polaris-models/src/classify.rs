@@ -1,4 +1,4 @@
-//! Classifiers of images: pictures as the usual ones take them, and the likeliest classes of what they give.
+//! Image classifiers: preprocessing of images, and the most probable classes of the output.
 
 use std::path::Path;
 
@@ -78,7 +78,7 @@ pub fn labels_of(model: &Session) -> Option<Vec<String>> {
 /// The five likeliest classes of the first example.
 ///
 /// # Errors
-/// If they are no numbers.
+/// If they are not numbers.
 pub fn likeliest(tensor: &Tensor, labels: Option<&[String]>) -> Result<Vec<Class>> {
     // Classifiers may end in a pooling, with axes of one element behind the classes.
     let row = tensor.elements() / tensor.shape().first().copied().unwrap_or(1).max(1);

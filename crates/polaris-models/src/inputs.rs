@@ -1,5 +1,4 @@
-//! Tensors for a model's inputs: their shapes where the model leaves lengths open, and numbers from files or random
-//! ones.
+//! Tensors for a model's inputs: shapes with symbolic dimensions, and values from files or at random.
 
 use std::path::Path;
 
@@ -99,7 +98,7 @@ pub fn npy(tensor: &Tensor) -> Result<Vec<u8>> {
 /// If the type is open or no tensor of numbers, or if memory does not hold so many.
 pub fn random(ty: &Type, name: &str, seed: u64) -> Result<Tensor> {
     let Some((element, shape)) = ty.known_tensor() else {
-        let why = format!("can be made for the input `{name}`, which is {ty}");
+        let why = format!("can be generated for the input `{name}`, which is {ty}");
         return Err(Error::NoRandomInput { why });
     };
     let words: Vec<u64> = name.bytes().map(u64::from).chain([seed]).collect();
@@ -109,14 +108,13 @@ pub fn random(ty: &Type, name: &str, seed: u64) -> Result<Tensor> {
     let limit = largest_tensor() / (8 + element.size() as u64);
     let Some(count) = count.filter(|&count| count as u64 <= limit) else {
         let why = format!(
-            "are made for the input `{name}`, {ty}: at most {limit} fit into memory; give it in a \
-             file, or choose a smaller shape"
+            "are generated for the input `{name}`, {ty}: at most {limit} fit into memory; read it from a file, or choose a smaller shape"
         );
         return Err(Error::NoRandomInput { why });
     };
     let mut values: Vec<f64> = Vec::new();
     values.try_reserve_exact(count).map_err(|error| Error::NoMemory {
-        what: format!("{count} random numbers for the input `{name}`"),
+        what: format!("{count} random values for the input `{name}`"),
         error,
     })?;
     values.extend((0..count).map(|_| match element {

@@ -1,5 +1,4 @@
-//! Models together with what surrounds them: their files, their tokenizer, the batches they are given, and what is
-//! made of their outputs.
+//! Imported models with their surroundings: files, tokenizers, batches and postprocessing.
 //!
 //! [`embed`] turns text into vectors with encoders of the BERT family, from ONNX or from safetensors; [`bert`]
 //! writes the graph of such an encoder from its weights. [`classify`] is for classifiers of images, and [`inputs`]
@@ -7,8 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "text")]
 pub mod bert;
+#[cfg(feature = "image")]
 pub mod classify;
+#[cfg(feature = "text")]
 pub mod embed;
 mod error;
 pub mod inputs;

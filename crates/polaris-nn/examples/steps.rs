@@ -144,7 +144,7 @@ fn write_text(device: &DeviceRef, request: &Value) -> Result<Value, Failure> {
         },
         "train": { "batch": number("batch")? as usize },
     }))?;
-    let splits = load_data(&config, Path::new(""), None)?;
+    let splits = load_data(&config, None)?;
     let batches = match request["epoch"].as_u64() {
         Some(epoch) => splits.train.epoch(epoch, 0),
         None => splits.validation.ok_or("nothing is kept for validation")?.epoch(0, 0),

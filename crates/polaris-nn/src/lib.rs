@@ -2,6 +2,7 @@
 //!
 //! A layer is a struct of [`Parameter`]s and other layers; [`Layer::visit`] names them, as PyTorch's
 //! state dict does, and [`Module::forward`] computes. Nothing is registered behind the reader's back.
+//! [`train::Trainer`] trains any module, with checkpoints and a log; a loop can also be written by hand:
 //!
 //! ```
 //! use polaris_core::DType;

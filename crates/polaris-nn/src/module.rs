@@ -1,6 +1,7 @@
 //! Layers as named parts: what is learned, what is remembered, and what they are made of.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use polaris_core::Shape;
 use polaris_tensor::Tensor;
@@ -32,6 +33,30 @@ pub trait Module: Layer {
         Err(graph.refusal("it does not say how"))
     }
 }
+
+/// A box holds any module; a caller who keeps a clone of an `Arc` keeps a module that someone else trains.
+macro_rules! module_behind {
+    ($pointer:ident) => {
+        impl<M: Layer + ?Sized> Layer for $pointer<M> {
+            fn visit(&self, parts: &mut Parts) {
+                (**self).visit(parts);
+            }
+        }
+
+        impl<M: Module + ?Sized> Module for $pointer<M> {
+            fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
+                (**self).forward(x, pass)
+            }
+
+            fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
+                (**self).export(x, graph)
+            }
+        }
+    };
+}
+
+module_behind!(Box);
+module_behind!(Arc);
 
 /// The parts of a layer with their names, as they are found.
 #[derive(Default)]

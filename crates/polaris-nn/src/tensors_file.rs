@@ -89,7 +89,7 @@ fn create(path: &Path) -> std::io::Result<AtomicFile> {
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Error {
     let advice = polaris_files::write_advice(error);
-    Error::file(path, format!("cannot be written: {error}{advice}"))
+    Error::io_in_words(path, error, format!("cannot be written: {error}{advice}"))
 }
 
 /// Tensors by name, and the metadata.
@@ -112,7 +112,7 @@ pub fn read_metadata(path: &Path) -> Result<Metadata> {
 }
 
 fn bytes_in(path: &Path) -> Result<Vec<u8>> {
-    polaris_files::read(path, LARGEST).map_err(|error| Error::file(path, error))
+    polaris_files::read(path, LARGEST).map_err(|error| Error::io(path, &error))
 }
 
 fn metadata_of(path: &Path, bytes: &[u8]) -> Result<Metadata> {

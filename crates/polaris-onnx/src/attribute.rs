@@ -36,7 +36,7 @@ pub struct Attributes(Vec<(String, Attribute)>);
 impl Attributes {
     pub(crate) fn push(&mut self, name: &str, attribute: Attribute) -> Result<()> {
         if self.get(name).is_some() {
-            return Err(Error::format(format!("the attribute `{name}` is there twice")));
+            return Err(Error::format(format!("the attribute `{name}` occurs twice")));
         }
         self.0.push((name.to_owned(), attribute));
         Ok(())
@@ -208,7 +208,7 @@ impl Attributes {
 
 fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
     std::str::from_utf8(bytes)
-        .map_err(|_| Error::operands(format!("the attribute `{name}` is no UTF-8 text")))
+        .map_err(|_| Error::operands(format!("the attribute `{name}` is not UTF-8")))
 }
 
 fn wrong(name: &str, expected: &str, found: &Attribute) -> Error {

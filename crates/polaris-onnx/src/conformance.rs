@@ -50,7 +50,7 @@ pub struct Outcome {
     pub status: Status,
     /// Why it did not pass; empty otherwise.
     pub reason: String,
-    /// Whether everything was computed on the device that was asked for.
+    /// Whether everything was computed on the device that was requested.
     pub wholly_on_device: bool,
 }
 
@@ -68,7 +68,7 @@ pub trait Engine {
 pub struct Run {
     /// Outputs for each list of inputs.
     pub outputs: Vec<Vec<Value>>,
-    /// Whether everything was computed on the device that was asked for.
+    /// Whether everything was computed on the device that was requested.
     pub wholly_on_device: bool,
 }
 
@@ -247,7 +247,7 @@ fn read_numbered(folder: &Path, what: &str, types: &[Option<Type>]) -> Result<Ve
     Ok(values)
 }
 
-/// Numbers from 0 up to 1 in the shape of an input; open lengths are 1.
+/// Numbers from 0 up to 1 in the shape of an input; symbolic dimensions are 1.
 fn counted(ty: &Option<Type>) -> Result<Value> {
     let Some(Type::Tensor(crate::ElementType::F32, Some(dims))) = ty else {
         return Err(Error::unsupported("counted inputs of another type than f32"));
@@ -261,7 +261,7 @@ fn counted(ty: &Option<Type>) -> Result<Value> {
 /// Whether a value is what was expected, by the rule of ONNX' own test runner.
 ///
 /// # Errors
-/// The first difference, in words.
+/// A description of the first difference.
 pub fn compare(found: &Value, expected: &Value) -> std::result::Result<(), String> {
     match (found, expected) {
         (Value::Tensor(found), Value::Tensor(expected)) => compare_tensors(found, expected),

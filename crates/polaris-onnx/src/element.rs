@@ -53,7 +53,7 @@ impl ElementType {
         usize::try_from(code)
             .ok()
             .and_then(|code| Self::ALL.get(code.wrapping_sub(1)).copied())
-            .ok_or_else(|| Error::unsupported(format!("the element type with the number {code}")))
+            .ok_or_else(|| Error::unsupported(format!("element type {code}")))
     }
 
     /// Its number in the format.

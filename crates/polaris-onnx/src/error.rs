@@ -1,20 +1,24 @@
-//! What can go wrong with a model.
+//! The errors of reading, checking and interpreting models.
+
+use std::path::PathBuf;
+
+use polaris_core::ErrorKind;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// An error of a model.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes that are no model.
-    #[error("this is no valid ONNX model: {why}")]
+    /// Bytes that are not a model.
+    #[error("not a valid ONNX model: {why}")]
     Format {
         /// What is wrong.
         why: String,
     },
-    /// A constant that is not what it says.
-    #[error("the tensor `{name}`: {why}")]
+    /// A constant that contradicts its declaration.
+    #[error("tensor `{name}`: {why}")]
     Tensor {
         /// Its name in the model.
         name: String,
@@ -23,8 +27,8 @@ pub enum Error {
     },
     /// A tensor beyond the limit.
     #[error(
-        "a tensor of {element} with the shape {shape:?} would take more than the {limit} bytes that are \
-         allowed; use smaller inputs or a machine with more memory"
+        "a tensor of {element} with shape {shape:?} would exceed the limit of {limit} bytes; use smaller \
+         inputs or a machine with more memory"
     )]
     TooLarge {
         /// The type of its elements.
@@ -36,16 +40,16 @@ pub enum Error {
     },
     /// The system has no memory for a tensor that is within the limit.
     #[error(
-        "the system has no {bytes} bytes of memory left for a tensor; use smaller inputs or end other programs"
+        "the system has no {bytes} bytes of memory left for a tensor; use smaller inputs or close other programs"
     )]
     OutOfMemory {
-        /// What was asked for.
+        /// What was requested.
         bytes: usize,
     },
-    /// Something of ONNX that is not there.
+    /// A part of ONNX that Polaris does not support.
     #[error("not supported: {what}")]
     Unsupported {
-        /// Operator, type or attribute, in words.
+        /// The operator, type or attribute.
         what: String,
     },
     /// Operands that an operator cannot work with.
@@ -61,13 +65,34 @@ pub enum Error {
         node: String,
         /// The operator.
         operator: String,
-        /// What went wrong there.
+        /// The error there.
         reason: Box<Error>,
     },
-    /// Someone wanted the model to stop.
-    #[error("stopped before the model had run to its end")]
+    /// The run was cancelled.
+    #[error("the run was cancelled")]
     Cancelled,
-    /// Inputs that are not those of the model.
+    /// A model beyond what one file can hold.
+    #[error(
+        "the model would take {bytes} bytes, and a file of ONNX holds at most {limit}; store its constants in \
+         a smaller type"
+    )]
+    FileTooLarge {
+        /// What it would take.
+        bytes: usize,
+        /// The most bytes of a message of the format.
+        limit: usize,
+    },
+    /// A file that cannot be written.
+    #[error("{}: cannot be written: {why}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says, and what to do.
+        why: String,
+        /// The kind of the system's error.
+        kind: ErrorKind,
+    },
+    /// Inputs that the model does not accept.
     #[error("{why}")]
     Input {
         /// What was expected and what was found.
@@ -76,17 +101,32 @@ pub enum Error {
 }
 
 impl Error {
-    /// Bytes that are no model.
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Format { .. } | Self::Tensor { .. } => ErrorKind::InvalidData,
+            Self::TooLarge { .. } | Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Operands { .. } | Self::Input { .. } | Self::FileTooLarge { .. } => {
+                ErrorKind::InvalidArgument
+            }
+            Self::Write { kind, .. } => *kind,
+            Self::Node { reason, .. } => reason.kind(),
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+
+    /// Bytes that are not a model.
     pub fn format(why: impl Into<String>) -> Self {
         Self::Format { why: why.into() }
     }
 
-    /// A constant that is not what it says.
+    /// A constant that contradicts its declaration.
     pub fn tensor(name: &str, why: impl Into<String>) -> Self {
         Self::Tensor { name: name.to_owned(), why: why.into() }
     }
 
-    /// Something of ONNX that is not there.
+    /// A part of ONNX that Polaris does not support.
     pub fn unsupported(what: impl Into<String>) -> Self {
         Self::Unsupported { what: what.into() }
     }
@@ -96,7 +136,7 @@ impl Error {
         Self::Operands { why: why.into() }
     }
 
-    /// Inputs that are not those of the model.
+    /// Inputs that the model does not accept.
     pub fn input(why: impl Into<String>) -> Self {
         Self::Input { why: why.into() }
     }
@@ -113,12 +153,8 @@ impl Error {
         }
     }
 
-    /// Whether something is missing here rather than wrong there.
+    /// Whether Polaris lacks support, as opposed to an error in the model.
     pub fn is_unsupported(&self) -> bool {
-        match self {
-            Self::Unsupported { .. } => true,
-            Self::Node { reason, .. } => reason.is_unsupported(),
-            _ => false,
-        }
+        self.kind() == ErrorKind::Unsupported
     }
 }

@@ -1,4 +1,4 @@
-//! The graph of a model: values, and nodes that make them from others.
+//! The graph of a model: values, and nodes that compute them.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub struct Node {
     pub attributes: Attributes,
     /// Operands; `None` where an optional one is left out.
     pub inputs: Vec<Option<ValueId>>,
-    /// Results; `None` where nobody wants one.
+    /// Results; `None` where it is unused.
     pub outputs: Vec<Option<ValueId>>,
 }
 

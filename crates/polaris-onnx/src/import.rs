@@ -1,4 +1,4 @@
-//! From the messages of a file to a graph: names become places, functions are written out.
+//! From the messages of a file to a graph: names become ids, functions are inlined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -33,8 +33,10 @@ pub fn graph_of_model(
     opsets: &HashMap<String, i64>,
     external: &dyn ExternalData,
 ) -> Result<Graph> {
-    let message =
-        model.graph.as_ref().ok_or_else(|| Error::format("it has no graph; is the file whole?"))?;
+    let message = model
+        .graph
+        .as_ref()
+        .ok_or_else(|| Error::format("it has no graph; the file may be truncated"))?;
     let mut importer = Importer {
         functions: Functions::new(&model.functions)?,
         external,
@@ -126,7 +128,7 @@ impl Importer<'_> {
         }
         for info in &message.output {
             let id = self.resolve(&info.name).ok_or_else(|| {
-                Error::format(format!("no node makes the output `{}`", info.name))
+                Error::format(format!("no node writes the output `{}`", info.name))
             })?;
             let ty = info.ty.as_ref().map(Type::read).transpose()?.flatten();
             let slot = &mut self.scope().graph.values[id.index()];
@@ -212,7 +214,7 @@ impl Importer<'_> {
             inputs.push(match name.as_str() {
                 "" => None,
                 name => Some(self.resolve(name).ok_or_else(|| {
-                    Error::format(format!("node `{path}` needs `{name}`, which nothing makes"))
+                    Error::format(format!("node `{path}` needs `{name}`, which nothing writes"))
                 })?),
             });
         }
@@ -276,13 +278,14 @@ impl Importer<'_> {
         for (name, id) in function.output.iter().zip(outputs) {
             let Some(id) = *id else { continue };
             let made = self.scope().names.get(name).copied().ok_or_else(|| {
-                Error::format(format!("the function `{}` does not make `{name}`", function.name))
+                Error::format(format!("the function `{}` does not write `{name}`", function.name))
             })?;
             let node = Node {
                 path: format!("{path}/{name}"),
                 domain: String::new(),
                 operator: "Identity".to_owned(),
-                version: 16,
+                // Of the graph around the function, as if the file had this node there.
+                version: outer_opsets.get("").copied().unwrap_or(16),
                 attributes: Attributes::default(),
                 inputs: vec![Some(made)],
                 outputs: vec![Some(id)],
@@ -320,7 +323,7 @@ impl Importer<'_> {
     fn attribute(&mut self, message: &messages::Attribute) -> Result<Option<Attribute>> {
         let missing = || Error::format(format!("the attribute `{}` is empty", message.name));
         let kind = AttributeKind::try_from(message.kind).map_err(|_| {
-            Error::format(format!("the attribute `{}` is of no kind", message.name))
+            Error::format(format!("the attribute `{}` is of unknown kind", message.name))
         })?;
         let bytes = |list: &[bytes::Bytes]| list.iter().map(|bytes| bytes.to_vec()).collect();
         Ok(Some(match kind {
@@ -352,7 +355,7 @@ impl Importer<'_> {
             }
             AttributeKind::Undefined => return Ok(undefined(message)),
             AttributeKind::Graphs | AttributeKind::SparseTensors | AttributeKind::Types => {
-                let what = format!("the attribute `{}` of several graphs or types", message.name);
+                let what = format!("the attribute `{}` with several graphs or types", message.name);
                 return Err(Error::unsupported(what));
             }
         }))
@@ -380,7 +383,7 @@ fn order(nodes: &[messages::Node]) -> Result<Vec<usize>> {
     for (index, node) in nodes.iter().enumerate() {
         for name in node.output.iter().filter(|name| !name.is_empty()) {
             if maker.insert(name.as_str(), index).is_some() {
-                return Err(Error::format(format!("two nodes make `{name}`")));
+                return Err(Error::format(format!("two nodes write `{name}`")));
             }
         }
     }

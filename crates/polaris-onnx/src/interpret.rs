@@ -38,7 +38,8 @@ pub(crate) fn interpret_valid(
     for (capture, value) in graph.captures.iter().zip(captured) {
         values[capture.inner.index()] = Some(value.clone());
     }
-    let missing = |id: ValueId| Error::input(format!("`{}` was not given", graph.value(id).name));
+    let missing =
+        |id: ValueId| Error::input(format!("the input `{}` is missing", graph.value(id).name));
     for node in &graph.nodes {
         check_cancelled()?;
         let mut operands = Vec::with_capacity(node.inputs.len());

@@ -1,13 +1,14 @@
-//! ONNX: its files, and what each of its operators means.
+//! ONNX: its file format, type inference, and a reference interpreter.
 //!
-//! A [`Model`] is read from bytes that may be hostile; its constants stay where they lie. [`interpret`]
-//! evaluates it node by node in plain Rust, for every type that ONNX has. That is slow and right: it is
-//! what operators fall back to that no device has, and what faster ways are compared with. Nothing here
-//! knows a device.
+//! A [`Model`] is read from bytes that may be hostile; its constants stay in place. [`GraphBuilder`] makes one in code,
+//! and [`Model::save`] writes it. [`interpret`] evaluates it node by node in plain Rust, for every type that ONNX has.
+//! That is slow and exact: it is the fallback for operators that no device supports, and the reference for faster
+//! implementations. Nothing here knows a device.
 
 #![forbid(unsafe_code)]
 
 mod attribute;
+mod builder;
 pub mod conformance;
 mod element;
 mod error;
@@ -28,8 +29,10 @@ mod tensor;
 mod ty;
 mod validate;
 mod value;
+mod write;
 
 pub use attribute::{Attribute, Attributes};
+pub use builder::{GraphBuilder, NodeBuilder, Operand};
 pub use element::ElementType;
 pub use error::{Error, Result};
 pub use graph::{Capture, Graph, Node, ValueId, ValueSlot};

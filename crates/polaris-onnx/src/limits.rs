@@ -1,7 +1,7 @@
-//! Limits for what files ask for: a few bytes could want all memory, or a loop without an end.
+//! Limits on what files request: a few bytes could request all memory, or an endless loop.
 //!
-//! Every operator makes tensors, so limits are not handed from function to function: a run enters its own, and
-//! they hold on its thread until it ends.
+//! Every operator allocates tensors, so limits are not passed from function to function: a run enters its limits, and
+//! they apply to its thread until it ends.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

@@ -42,7 +42,7 @@ pub struct OperatorSet {
     pub version: i64,
 }
 
-/// A word and what it says.
+/// A key/value pair.
 #[derive(Clone, PartialEq, Message)]
 pub struct Entry {
     /// The word.
@@ -203,7 +203,7 @@ pub struct Tensor {
     /// `f32` and complex numbers.
     #[prost(float, repeated, tag = "4")]
     pub float_data: Vec<f32>,
-    /// Integers of up to 32 bits, halves by their bits, truth values.
+    /// Integers of up to 32 bits, halves by their bits, bools.
     #[prost(int32, repeated, tag = "5")]
     pub int32_data: Vec<i32>,
     /// Strings.

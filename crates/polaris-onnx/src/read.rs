@@ -1,4 +1,4 @@
-//! Constants and test data as they lie in files.
+//! Constants and test data in files.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use crate::limits::checked_elements;
 use crate::messages;
 use crate::{ElementType, Error, ExternalData, Result, Tensor, Value};
 
-/// The tensor that a message describes. Plain elements stay where they lie.
+/// The tensor that a message describes. Plain elements stay in place.
 ///
 /// # Errors
 /// If the message holds another number of elements than its shape, or none of that type.
@@ -30,7 +30,7 @@ pub fn read_tensor(message: &messages::Tensor, external: &dyn ExternalData) -> R
             .string_data
             .iter()
             .map(|bytes| {
-                String::from_utf8(bytes.to_vec()).map_err(|_| wrong("is no UTF-8 text".into()))
+                String::from_utf8(bytes.to_vec()).map_err(|_| wrong("is not UTF-8".into()))
             })
             .collect::<Result<Vec<String>>>()?;
         return Tensor::strings(&shape, strings);
@@ -76,7 +76,7 @@ fn read_external(message: &messages::Tensor, external: &dyn ExternalData) -> Res
     let number = |key: &str| -> Result<Option<u64>> {
         entry(key)
             .map(|entry| {
-                let why = || format!("its {key} `{}` is no number", entry.value);
+                let why = || format!("its {key} `{}` is not a number", entry.value);
                 entry.value.parse().map_err(|_| Error::tensor(&message.name, why()))
             })
             .transpose()

@@ -1,5 +1,4 @@
-//! Vectors whose sizes come from files: where there is no memory for one, that is an error and the process
-//! goes on.
+//! Vectors whose sizes come from files: running out of memory is an error, and the process goes on.
 
 use crate::{Error, Result};
 

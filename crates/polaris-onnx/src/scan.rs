@@ -1,4 +1,4 @@
-//! A look at a file before it is read: how much memory its messages would take. An empty message has two
+//! Estimates the memory that the messages of a file would take, before it is read. An empty message has two
 //! bytes in a file and some hundred in memory, so that a hostile file could ask for a hundred times its size.
 
 use crate::messages::{Attribute, Entry, Function, Graph, Node, SparseTensor, Tensor, ValueInfo};
@@ -48,8 +48,8 @@ static ATTRIBUTE: Kind = Kind(&[
 ]);
 static TENSOR: Kind = Kind(&[(6, TEXT, None), (13, size_of::<Entry>(), None)]);
 
-/// Refuses a model whose messages would take far more memory than the file. What is no valid file is left
-/// to who reads it.
+/// Refuses a model whose messages would take far more memory than the file. What is not a valid file is left to who
+/// reads it.
 pub fn check(file: &[u8]) -> Result<()> {
     let most = file.len().saturating_mul(4).saturating_add(ALLOWED);
     let mut used = 0;

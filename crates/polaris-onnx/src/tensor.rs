@@ -70,7 +70,7 @@ impl Tensor {
         Self { element: T::ELEMENT, shape: Vec::new(), data: Data::Plain(shared(vec![value])) }
     }
 
-    /// A tensor of truth values.
+    /// A tensor of bools.
     ///
     /// # Errors
     /// If the shape holds another number of them.
@@ -97,7 +97,7 @@ impl Tensor {
     /// If the shape needs another number of bytes, or for strings.
     pub fn from_bytes(element: ElementType, shape: &[usize], bytes: Bytes) -> Result<Self> {
         if element == ElementType::String {
-            return Err(Error::operands("strings are no plain bytes"));
+            return Err(Error::operands("strings have no plain bytes"));
         }
         let elements = checked_elements(element, shape)?;
         if elements * element.size() != bytes.len() {
@@ -141,7 +141,7 @@ impl Tensor {
             E::C64 => map(values, |x| [x as f32, 0.0]),
             E::C128 => map(values, |x| [x, 0.0]),
             E::U64 => map(values, |x| if x < 0.0 { x as i64 as u64 } else { x as u64 }),
-            E::String => return Err(Error::operands("numbers are no strings")),
+            E::String => return Err(Error::operands("numbers are not strings")),
             other if other.is_float() => map(values, |x| narrow::encode(other, x, true)),
             other => {
                 let integers =
@@ -211,7 +211,7 @@ impl Tensor {
     pub fn bytes(&self) -> Result<&Bytes> {
         match &self.data {
             Data::Plain(bytes) => Ok(bytes),
-            Data::Strings(_) => Err(Error::operands("strings are no plain bytes")),
+            Data::Strings(_) => Err(Error::operands("strings have no plain bytes")),
         }
     }
 
@@ -265,7 +265,7 @@ impl Tensor {
         })
     }
 
-    /// The elements as integers, from integers and truth values.
+    /// The elements as integers, from integers and bools.
     ///
     /// # Errors
     /// For other types.
@@ -292,7 +292,7 @@ impl Tensor {
         })
     }
 
-    /// The elements as `i64`, from integers and truth values: shapes, axes, indices.
+    /// The elements as `i64`, from integers and bools: shapes, axes, indices.
     ///
     /// # Errors
     /// For other types, and for numbers that do not fit.
@@ -302,7 +302,7 @@ impl Tensor {
         self.to_integers()?.into_iter().map(narrow).collect()
     }
 
-    /// The elements as truth values, from `bool` and integers.
+    /// The elements as bools, from `bool` and integers.
     ///
     /// # Errors
     /// For other types.

@@ -1,4 +1,4 @@
-//! Types of values: what is known before anything is computed.
+//! Types of values.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub enum Type {
     Sequence(Box<Type>),
     /// A value or none.
     Optional(Box<Type>),
-    /// Something else, in words.
+    /// Something else, as text.
     Other(&'static str),
 }
 
@@ -83,6 +83,36 @@ impl Type {
             Some(TypeValue::SparseTensor(_)) => Self::Other("sparse tensor"),
         }))
     }
+}
+
+impl Type {
+    /// The message that describes it; `None` for what is known in words only.
+    pub(crate) fn message(&self) -> Option<messages::Type> {
+        let inner = |of: &Self| {
+            Some(Box::new(messages::ElementOf { elem_type: Some(Box::new(of.message()?)) }))
+        };
+        let value = match self {
+            Self::Tensor(element, dims) => TypeValue::Tensor(messages::TensorType {
+                elem_type: element.code(),
+                shape: dims
+                    .as_ref()
+                    .map(|dims| messages::Shape { dim: dims.iter().map(write_dim).collect() }),
+            }),
+            Self::Sequence(of) => TypeValue::Sequence(inner(of)?),
+            Self::Optional(of) => TypeValue::Optional(inner(of)?),
+            Self::Other(_) => return None,
+        };
+        Some(messages::Type { value: Some(value) })
+    }
+}
+
+fn write_dim(dim: &Dim) -> messages::Dimension {
+    let value = match dim {
+        Dim::Known(length) => i64::try_from(*length).ok().map(DimensionValue::Value),
+        Dim::Named(name) => Some(DimensionValue::Name(name.clone())),
+        Dim::Unknown => None,
+    };
+    messages::Dimension { value }
 }
 
 fn read_shape(shape: &messages::Shape) -> Result<Vec<Dim>> {

@@ -1,4 +1,4 @@
-//! Whether a graph is one: what everything else relies on, checked once where a graph comes in.
+//! Validation of a graph: the invariants that everything else relies on, checked once.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ enum State {
 }
 
 impl Graph {
-    /// Checks that the graph and the graphs inside its nodes can be computed: every value that is referred
+    /// Checks that the graph and the subgraphs can be computed: every value that is referred
     /// to exists, each is made once and before it is needed, each output is made, and names are unique
     /// (values without a name are allowed).
     ///
@@ -53,7 +53,7 @@ impl Graph {
             self.check_exists(id, "an output of the graph")?;
             if states[id.index()] == State::Unknown {
                 let name = &self.value(id).name;
-                return Err(Error::format(format!("no node makes the output `{name}`")));
+                return Err(Error::format(format!("no node writes the output `{name}`")));
             }
         }
         Ok(())
@@ -199,7 +199,7 @@ mod tests {
         let found = refusal(|graph| graph.nodes[0].outputs = vec![Some(ValueId(0))]);
         assert!(found.contains("`x` is made again"), "{found}");
         let found = refusal(|graph| graph.nodes.truncate(1));
-        assert!(found.contains("no node makes the output `z`"), "{found}");
+        assert!(found.contains("no node writes the output `z`"), "{found}");
         let found = refusal(|graph| graph.nodes.reverse());
         assert!(found.contains("node `n2` needs `y`, which nothing before it makes"), "{found}");
         let found = refusal(|graph| graph.nodes[0].inputs[0] = Some(ValueId(2)));

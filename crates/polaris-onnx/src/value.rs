@@ -1,4 +1,4 @@
-//! What flows along a graph's edges.
+//! Values: tensors, sequences and optionals.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// What it is, in words.
+    /// A description.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tensor(_) => "a tensor",

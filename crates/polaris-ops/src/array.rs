@@ -1,4 +1,4 @@
-//! A buffer and how an array lies in it.
+//! An array: a buffer and the layout in it.
 
 use std::ops::Range;
 
@@ -43,6 +43,12 @@ impl ArrayType {
             Format::Block(block) => distinct.div_ceil(block.elements()) * block.bytes(),
             Format::Dense | Format::Panels(_) => distinct * self.dtype.size(),
         }
+    }
+}
+
+impl AsRef<Self> for Array {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

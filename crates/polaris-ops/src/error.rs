@@ -1,9 +1,11 @@
-//! What can go wrong in an operation.
+//! The errors of operations.
+
+use polaris_core::ErrorKind;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong in an operation.
+/// An error of an operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Runtime(#[from] polaris_runtime::Error),
     /// A function was given the wrong number of arrays.
-    #[error("{op} takes {expected} arrays and {found} were given")]
+    #[error("{op} takes {expected} arrays, {found} were given")]
     WrongArity {
         /// The operation.
         op: &'static str,
@@ -30,16 +32,16 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
-    /// A reduction over no elements that has no neutral element.
-    #[error("{op} of zero elements is not defined; reduce an axis that is not empty")]
+    /// A reduction of zero elements that has no identity element.
+    #[error("{op} of zero elements is undefined; reduce an axis that is not empty")]
     EmptyReduction {
         /// The operation.
         op: &'static str,
     },
-    /// A target that is no class.
+    /// A target that is not a class index.
     #[error(
-        "{op}: the target of row {row} is {value} and there are {classes} classes, counted from 0; \
-         correct it, or name it as the one that is ignored"
+        "{op}: the target of row {row} is {value}, but there are {classes} classes, counted from 0; correct \
+         it, or set it as the ignored index"
     )]
     TargetOutOfRange {
         /// The operation.
@@ -53,7 +55,7 @@ pub enum Error {
     },
     /// An index that its axis does not have.
     #[error(
-        "{op}: index {index} at position {position} lies outside axis {axis} of length {length}; \
+        "{op}: index {index} at position {position} is out of range for axis {axis} of length {length}; \
          indices count from 0"
     )]
     IndexOutOfRange {
@@ -70,7 +72,7 @@ pub enum Error {
     },
     /// An array in a format that the operation does not read.
     #[error(
-        "{op} takes dense arrays and was given a weight in the format {format}; expand it first"
+        "{op} takes dense arrays, but was given a weight in the format {format}; expand it first"
     )]
     UnsupportedFormat {
         /// The operation.
@@ -86,4 +88,21 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Core(error) => error.kind(),
+            Self::Runtime(error) => error.kind(),
+            Self::EmptyReduction { .. } => ErrorKind::Shape,
+            Self::WrongArity { .. }
+            | Self::AliasedOutput { .. }
+            | Self::TargetOutOfRange { .. }
+            | Self::IndexOutOfRange { .. }
+            | Self::InvalidParameter { .. } => ErrorKind::InvalidArgument,
+            Self::UnsupportedFormat { .. } => ErrorKind::Unsupported,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What all operations have in common, and how a kernel is chosen for one.
+//! The `Operation` trait, and the choice of a kernel.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -92,7 +92,7 @@ pub trait Operation: fmt::Debug + Sync {
         false
     }
 
-    /// The result by the plain definition, in `f64`, from the inputs' elements in row-major order.
+    /// The result by definition, in `f64`, from the inputs' elements in row-major order.
     fn reference(&self, inputs: &[Vec<f64>], input_arrays: &[&Array], output: &Array) -> Vec<f64>;
 }
 
@@ -211,7 +211,7 @@ pub fn run<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()
         for kernel in kernels(op, device, inputs, output) {
             let name = || op.kernel_name(kernel, inputs, output);
             if device.is_quarantined(name) {
-                say_once(device, &name(), "is quarantined on this driver");
+                say_once(device, &name(), "is quarantined with this driver");
                 continue;
             }
             match op.run_opencl(device, kernel, inputs, output) {
@@ -338,7 +338,7 @@ fn say_once(device: &OpenClDevice, what: &str, why: &str) {
     let message = format!("{}: {what} {why}", polaris_runtime::Device::id(device));
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.get_or_insert_default().insert(message.clone()) {
-        log::warn!("{message}; another way is taken");
+        log::warn!("{message}; the next kernel is used");
     }
 }
 

@@ -26,7 +26,7 @@ const ROW_MULTIPLE: usize = 16;
 /// A weight of blocks on a device, from its elements in row-major order. The last axis is cut into blocks.
 ///
 /// # Errors
-/// If the last axis is no multiple of a block, the shape holds another number of elements, or there is no room.
+/// If the last axis is not a multiple of a block, the shape holds another number of elements, or there is no room.
 pub fn encode(device: &DeviceRef, dims: &[usize], values: &[f32], block: Block) -> Result<Array> {
     let shape = Shape::new(dims)?;
     let rows = dims.last().copied().unwrap_or(1);
@@ -81,8 +81,8 @@ pub fn format_of(role: Role, device: &DeviceRef, dtype: DType, shape: &Shape) ->
     }
 }
 
-/// A weight in the form that its device likes best for what it is used for: panels on the CPU, rows that begin at
-/// multiples of vectors on GPUs. It stays as it is where there is no such form.
+/// A weight in its preferred form for what it is used for: panels on the CPU, rows that begin at multiples of vectors
+/// on GPUs. It stays as it is where there is no such form.
 ///
 /// # Errors
 /// If the weight is in use, or there is no room.
@@ -141,7 +141,7 @@ pub fn restore(
     let format = format_of(role, device, dtype, shape);
     let (Format::Panels(panels), Some(cpu)) = (format, device.as_cpu()) else {
         return Err(mistake(format!(
-            "weights of {dtype} {shape} are not packed on {}",
+            "weights of {dtype} {shape} cannot be prepacked on {}",
             device.id()
         )));
     };
@@ -152,7 +152,7 @@ pub fn restore(
     if expected != bytes.len() {
         let found = bytes.len();
         return Err(mistake(format!(
-            "a packed weight of {expected} bytes cannot be made of {found}"
+            "a prepacked weight has {expected} bytes, but {found} were given"
         )));
     }
     let buffer = device.allocate(DType::U8, bytes.len())?;

@@ -1,4 +1,4 @@
-//! What an operation has to do, whatever device does it: arithmetic, traffic, and how much of it can be done at once.
+//! The work of an operation on any device: arithmetic, memory traffic and parallelism.
 
 use crate::ArrayType;
 

@@ -1,20 +1,20 @@
-//! Why a peer cannot be used.
+//! The errors of peer libraries.
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong with a peer.
+/// An error of a peer library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No library of that name.
+    /// A library that is not installed.
     #[error(
         "{names} was not found ({reason}); install it, or name its folder in POLARIS_PEERS_PATH"
     )]
     NotFound {
         /// The names that were tried.
         names: String,
-        /// What the loader said last.
+        /// The loader's last message.
         reason: String,
     },
     /// A library without a function that it should have.
@@ -22,7 +22,7 @@ pub enum Error {
     MissingFunction {
         /// The function.
         symbol: &'static str,
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
     /// A function that failed.
@@ -35,24 +35,24 @@ pub enum Error {
         /// What that means.
         meaning: String,
     },
-    /// A device that the library cannot reach.
-    #[error("the device {name} was not found among the library's own")]
+    /// A device that the library does not list.
+    #[error("the library does not list the device {name}")]
     NoDevice {
         /// The device.
         name: String,
     },
-    /// Operands of another size.
-    #[error("operand {operand} has {found} bytes and the problem asks for {expected}")]
+    /// An operand of the wrong size.
+    #[error("operand {operand} has {found} bytes; expected {expected}")]
     WrongLength {
         /// Which one.
         operand: char,
-        /// Bytes that fit.
+        /// The expected bytes.
         expected: usize,
         /// Bytes that were given.
         found: usize,
     },
     /// A problem that the library has no function for.
-    #[error("it has no product for {what}")]
+    #[error("it has no matmul for {what}")]
     Unsupported {
         /// Type or size.
         what: String,

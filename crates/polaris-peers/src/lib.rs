@@ -1,4 +1,4 @@
-//! Matrix products of other libraries, loaded at run time where they are installed, to be measured
+//! Matmul of other libraries, loaded at run time where they are installed, to be measured
 //! beside Polaris' own. Nothing of Polaris needs them.
 //!
 //! Every call into a foreign library is in this crate, so that the command line stays free of

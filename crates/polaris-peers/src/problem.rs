@@ -1,4 +1,4 @@
-//! What is multiplied, and how it lies in memory.
+//! The matmul problem of peers: sizes, types and layouts.
 
 use polaris_core::DType;
 

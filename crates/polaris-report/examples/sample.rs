@@ -1,20 +1,19 @@
 //! Writes a page with every part, as a picture of what the crate makes and a place to look at
 //! odd cases: `cargo run -p polaris-report --example sample > sample.html`.
 
+use polaris_core::random::SplitMix64;
 use polaris_report::{BarPlot, ConfusionMatrix, LinePlot, Page, Series, Table};
 
-/// Numbers that look like noise and are the same every time.
-struct Noise(u64);
+struct Noise(SplitMix64);
 
 impl Noise {
     fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 40) as f64 / (1u64 << 24) as f64
+        self.0.unit()
     }
 }
 
 fn main() {
-    let mut noise = Noise(1);
+    let mut noise = Noise(SplitMix64::new(1));
     let page = Page::new("Training report: digits, small convolutional network")
         .lead("Test accuracy 96.4% after 12 epochs, the best after 9. One loss was not finite.")
         .facts(&[

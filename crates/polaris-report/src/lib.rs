@@ -3,7 +3,7 @@
 //!
 //! Nothing here fails and nothing here panics: a report is written at the end of a long run, when
 //! an odd number in it (a loss that became NaN, a class nobody named) must not cost the report.
-//! What cannot be drawn is left out and counted in words beside the picture.
+//! What cannot be drawn is omitted and counted below the plot.
 //!
 //! ```
 //! use polaris_report::{LinePlot, Page, Series};

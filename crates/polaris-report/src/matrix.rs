@@ -1,4 +1,4 @@
-//! Which classes are taken for which.
+//! Confusion matrices.
 
 use crate::Table;
 use crate::cells::draw;

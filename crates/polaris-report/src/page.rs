@@ -4,7 +4,7 @@ use crate::style::STYLE;
 use crate::text::{escape, put};
 use crate::{BarPlot, BlockPlot, ConfusionMatrix, HeatMap, LinePlot, Table};
 
-/// An HTML page that stands alone. Parts are added in the order in which they are read.
+/// A self-contained HTML page. Parts are added in the order in which they are read.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,

@@ -1,4 +1,4 @@
-//! From values to places on an axis: ranges, round ticks, linear and logarithmic scales.
+//! From values to positions on an axis: ranges, round ticks, linear and logarithmic scales.
 
 use crate::number::{exact, fixed, magnitude};
 

@@ -1,4 +1,4 @@
-//! What every plot shares: the drawing's frame, axes, legend and the numbering of styles.
+//! Common parts of all plots: the drawing's frame, axes, legend and the numbering of styles.
 
 use crate::number::count;
 use crate::scale::Axis;
@@ -159,7 +159,7 @@ pub(crate) fn scale_name(name: &str, asked_log: bool, log: bool) -> String {
     if name.is_empty() { note.to_owned() } else { format!("{name} ({note})") }
 }
 
-/// What a series has that its picture does not show, in words; empty where it shows all.
+/// What a series has that its picture does not show; empty where it shows all.
 pub(crate) fn omissions(missing: usize, not_finite: usize, not_positive: usize) -> String {
     [(missing, "missing"), (not_finite, "not finite"), (not_positive, "not above 0")]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Text on its way into a page: made harmless, measured and cut to fit.
+//! Text in a page: escaped, measured and truncated to fit.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The way to OpenCL where a device lacks it.
+//! Installation instructions for devices without OpenCL.
 
 use crate::hardware::{cpu_opencl_hint, opencl_cure};
 use crate::{DeviceKind, DeviceRef, Runtime};
@@ -26,10 +26,7 @@ impl Runtime {
             })
             .map(|gpu| {
                 let cure = opencl_cure(gpu, &hardware.distribution);
-                format!(
-                    "{} at {} is in this machine but has no OpenCL. {cure}",
-                    gpu.name, gpu.address
-                )
+                format!("{} at {} has no OpenCL driver. {cure}", gpu.name, gpu.address)
             })
             .collect();
         if hardware.gpus.is_empty() && devices.len() == 1 && !opencl.available {

@@ -1,4 +1,4 @@
-//! What a device is to the rest of Polaris: a trait object with facts, memory and queues.
+//! The `Device` trait: facts, memory and queues of a device.
 
 use std::fmt;
 use std::str::FromStr;

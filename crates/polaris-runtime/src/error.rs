@@ -1,8 +1,8 @@
-//! Everything that can go wrong between a request and a device, with the words a user needs.
+//! The errors of the runtime. Each message says what failed, what is accepted and what to do.
 
 use std::path::PathBuf;
 
-use polaris_core::printable;
+use polaris_core::{ErrorKind, printable};
 
 use crate::DeviceId;
 use crate::memory::LiveBlocks;
@@ -11,7 +11,7 @@ use crate::text::Bytes;
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong in the runtime.
+/// An error of the runtime.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,59 +21,59 @@ pub enum Error {
     /// A device that this machine does not have.
     #[error("there is no device `{asked}`; this machine has {known}")]
     UnknownDevice {
-        /// What was asked for.
+        /// What was requested.
         asked: String,
-        /// The devices there are, in words.
+        /// A list of the devices of this machine.
         known: String,
     },
-    /// A mode that there is not.
-    #[error("there is no mode `{asked}`; there are cpu, gpu, hybrid and auto")]
+    /// An unknown mode.
+    #[error("`{asked}` is not a mode; expected cpu, gpu, hybrid or auto")]
     UnknownMode {
-        /// What was asked for.
+        /// What was requested.
         asked: String,
     },
-    /// A memory limit that makes no sense.
-    #[error("memory limit `{text}`: {why}; write it as in gpu=512MiB")]
+    /// An invalid memory limit.
+    #[error("invalid memory limit `{text}`: {why}; write it as in gpu=512MiB")]
     InvalidMemoryLimit {
         /// What was given.
         text: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A number of threads that makes no sense.
+    /// An invalid number of threads.
     #[error(
-        "{asked} threads were asked for; from 1 to {max} are accepted, and without a number there is \
-         one for each logical processor"
+        "{asked} threads were requested; from 1 to {max} are accepted, and the default is one for each \
+         logical processor"
     )]
     InvalidThreads {
-        /// What was asked for.
+        /// What was requested.
         asked: usize,
         /// The most threads.
         max: usize,
     },
     /// Threads that the system refused.
     #[error(
-        "the system allows {made} of the {asked} threads that were asked for ({source}); ask for \
-         fewer (--threads {made}), or raise its limits of threads and memory (ulimit -u, ulimit -v)"
+        "the system allows {made} of the {asked} requested threads ({source}); use at most {made}, or raise \
+         the limits on threads and memory (ulimit -u, ulimit -v)"
     )]
     TooFewThreads {
-        /// What was asked for.
+        /// What was requested.
         asked: usize,
-        /// How many there can be.
+        /// The number of threads that the system allows.
         made: usize,
         /// The system's reason.
         source: std::io::Error,
     },
     /// Not enough memory within the budget or on the device.
     #[error(
-        "{device} has no room for {}: {} are in use and {} are left; free buffers, raise \
-         --memory-limit or use another device{live}",
+        "{device} has no room for {}: {} are in use and {} are left; free buffers, raise the memory limit or \
+         use another device{live}",
         Bytes(*.asked), Bytes(*.used), Bytes(*.available)
     )]
     OutOfMemory {
         /// The device.
         device: DeviceId,
-        /// The bytes asked for.
+        /// The requested bytes.
         asked: u64,
         /// The bytes in use by live buffers.
         used: u64,
@@ -84,13 +84,13 @@ pub enum Error {
     },
     /// One allocation larger than the driver allows.
     #[error(
-        "{device} allows at most {} in one allocation and {} were asked for; split the data",
+        "{device} allows at most {} in one allocation, and {} were requested; split the data",
         Bytes(*.max), Bytes(*.asked)
     )]
     AllocationTooLarge {
         /// The device.
         device: DeviceId,
-        /// The bytes asked for.
+        /// The requested bytes.
         asked: u64,
         /// The most bytes one allocation may have.
         max: u64,
@@ -117,25 +117,25 @@ pub enum Error {
         device: DeviceId,
     },
     /// A host array and a buffer of different lengths.
-    #[error("{op}: {expected} elements were expected and {found} given")]
+    #[error("{op}: {expected} elements were expected, {found} given")]
     LengthMismatch {
         /// The operation.
         op: &'static str,
-        /// The length that fits.
+        /// The expected length.
         expected: usize,
         /// The length that was given.
         found: usize,
     },
     /// Host memory that another thread is writing, or reading while a write was asked for.
-    #[error("{op}: the buffer is being {by} by someone else; finish that first or use a copy")]
+    #[error("{op}: the buffer is being {by} elsewhere; wait for that or use a copy")]
     BufferBusy {
-        /// What was asked for.
+        /// What was requested.
         op: &'static str,
-        /// What the other side is doing.
+        /// The conflicting access: read or written.
         by: &'static str,
     },
     /// Direct host access to memory that the host cannot address.
-    #[error("{device} memory cannot be addressed by the host; download it instead")]
+    #[error("the host cannot address memory of {device}; download it instead")]
     NotHostMemory {
         /// The device.
         device: DeviceId,
@@ -149,7 +149,7 @@ pub enum Error {
         program: String,
         /// The compiler options, with a leading space if there are any.
         options: String,
-        /// The compiler's own words.
+        /// The compiler's log.
         log: String,
     },
     /// Wrong number or size of kernel arguments, or a work-group the device cannot run.
@@ -162,8 +162,7 @@ pub enum Error {
     },
     /// An OpenCL call that failed.
     #[error(
-        "{device}: {call} failed with {name} ({code}); if it happens again, update the driver \
-             or run with --device cpu"
+        "{device}: {call} failed with {name} ({code}); if it happens again, update the driver or use the CPU"
     )]
     OpenCl {
         /// The device.
@@ -178,19 +177,41 @@ pub enum Error {
     /// A file that could not be read or written.
     #[error("could not {action} {}: {source}", printable(&.path.to_string_lossy()))]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A long piece of work that the user stopped.
+    /// The work was cancelled.
     #[error("stopped by the user")]
     Interrupted,
 }
 
 impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Core(error) => error.kind(),
+            Self::UnknownDevice { .. } | Self::UnknownMode { .. } => ErrorKind::NotFound,
+            Self::InvalidMemoryLimit { .. }
+            | Self::InvalidThreads { .. }
+            | Self::DeviceMismatch { .. }
+            | Self::RuntimeMismatch { .. }
+            | Self::LengthMismatch { .. }
+            | Self::BufferBusy { .. }
+            | Self::NotHostMemory { .. }
+            | Self::BadLaunch { .. } => ErrorKind::InvalidArgument,
+            Self::TooFewThreads { .. }
+            | Self::OutOfMemory { .. }
+            | Self::AllocationTooLarge { .. } => ErrorKind::OutOfMemory,
+            Self::BuildFailed { .. } | Self::OpenCl { .. } => ErrorKind::Device,
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Interrupted => ErrorKind::Cancelled,
+        }
+    }
+
     /// Buffers of one operation that are not on the same device of the same runtime.
     pub fn mismatch(op: &'static str, lhs: DeviceId, rhs: DeviceId) -> Self {
         if lhs == rhs {

@@ -16,6 +16,7 @@ pub mod cpu;
 mod cures;
 mod device;
 mod error;
+mod exit;
 pub mod hardware;
 pub mod machine;
 mod mapped;
@@ -31,6 +32,7 @@ pub use device::{
     Capabilities, Device, DeviceExt, DeviceId, DeviceInfo, DeviceKind, DeviceName, DeviceRef,
 };
 pub use error::{Error, Result};
+pub use exit::exit_without_handlers;
 pub use mapped::MappedFile;
 pub use memory::{
     Allocator, Buffer, DeviceMemory, HostMut, HostOperands, HostRef, LastResort, Live, LiveBlocks,

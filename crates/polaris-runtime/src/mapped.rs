@@ -1,4 +1,4 @@
-//! Files that are read where they lie.
+//! Memory-mapped files.
 
 use std::ops::Range;
 use std::path::Path;

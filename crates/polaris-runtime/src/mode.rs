@@ -1,4 +1,4 @@
-//! Where a model runs.
+//! The mode of a model: where it runs.
 
 use std::fmt;
 use std::str::FromStr;

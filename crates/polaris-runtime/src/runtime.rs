@@ -20,7 +20,7 @@ pub struct RuntimeOptions {
     pub opencl: bool,
     /// Budgets that replace a device's own memory size.
     pub memory_limits: Vec<MemoryLimit>,
-    /// Where files lie.
+    /// The folders for files.
     pub paths: Paths,
     /// Whether OpenCL devices measure how long each of their kernels takes; each launch then costs
     /// more.
@@ -193,7 +193,7 @@ impl Runtime {
         &self.cache
     }
 
-    /// Where files lie.
+    /// The folders for files.
     pub fn paths(&self) -> &Paths {
         &self.paths
     }
@@ -238,7 +238,7 @@ impl Runtime {
     pub fn advice(&self) -> Advice {
         if !self.opencl.searched {
             let reason =
-                "only the CPU was asked for; leave out --device cpu to see what else there is";
+                "only the CPU was requested; without that, other devices are considered too";
             return Advice { mode: Mode::Cpu, device: None, reason: reason.into() };
         }
         let candidates: Vec<GpuCandidate> = self.devices[1..]

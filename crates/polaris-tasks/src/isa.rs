@@ -1,4 +1,5 @@
-//! `cargo xtask isa`: what every OpenCL program costs on gfx803 (Polaris), without such a card.
+//! `cargo xtask isa`: registers, memory and occupancy of every OpenCL program on gfx803 (Polaris), without such a
+//! card.
 
 pub mod report;
 

@@ -41,7 +41,7 @@ fn run_isa(options: &isa::Options) -> ExitCode {
     match Toolchain::find(options.clang.as_deref(), isa::TARGET) {
         Ok(toolchain) => report(isa::run(&toolchain, options)),
         Err(error) => {
-            eprintln!("error: {:#}", anyhow::Error::from(error));
+            eprintln!("error: {error}\n--clang PATH names another compiler");
             ExitCode::from(NO_COMPILER)
         }
     }
@@ -63,7 +63,7 @@ fn usage_error(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The folder of the workspace. The path that is built in holds: cargo builds anew where it is another.
+/// The folder of the workspace. The path that is built in holds: cargo builds again where it is another.
 fn repository() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).map(Path::to_owned).expect("the crate should lie in `crates`")

@@ -1,4 +1,4 @@
-//! Whether ARCHITECTURE.md says what is: the map of crates, and the direction of modules.
+//! Compares ARCHITECTURE.md with the tree: the map of crates, the direction of modules, process-wide state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -115,4 +115,51 @@ fn modules_use_those_before_them() {
             }
         }
     }
+}
+
+/// The name of a static that can change, if a line declares one.
+fn changing_static(line: &str) -> Option<&str> {
+    const CELLS: [&str; 8] =
+        ["Mutex<", "RwLock<", "OnceLock<", "LazyLock<", "Once ", "Atomic", "Cell<", "RefCell<"];
+    let (name, ty) = line.trim_start().strip_prefix("static ")?.split_once(": ")?;
+    CELLS.iter().any(|cell| ty.starts_with(cell)).then_some(name)
+}
+
+#[test]
+fn process_wide_state_is_listed() {
+    let document = text(&root().join("ARCHITECTURE.md"));
+    let table = document.split("| Crate | Static | Why |").nth(1).expect("the table of state");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut listed = BTreeSet::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let name = cells[1].trim().trim_matches('`');
+        for state in cells[2].split(',') {
+            listed.insert((name.to_owned(), state.trim().trim_matches('`').to_owned()));
+        }
+    }
+    let mut found = BTreeSet::new();
+    for folder in folders(&root().join("crates")) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let mut files = Vec::new();
+        sources(&folder.join("src"), &mut files);
+        for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+            let source = text(file);
+            let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let states = code.lines().filter_map(changing_static);
+            found.extend(states.map(|state| (name.clone(), state.to_owned())));
+        }
+    }
+    assert_eq!(found, listed);
+}
+
+/// The first command of the README is `cargo run`: it must know which program is meant.
+#[test]
+fn cargo_run_starts_the_one_program() {
+    let manifest = text(&root().join("Cargo.toml"));
+    let line = manifest.lines().find(|line| line.starts_with("default-members")).unwrap();
+    let members: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+    let has_program = |member: &&&str| root().join(member).join("src/main.rs").exists();
+    let programs: Vec<&&str> = members.iter().filter(has_program).collect();
+    assert_eq!(programs, [&"crates/polaris-cli"], "of {members:?}");
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with tensors and their gradients.
 
-use polaris_core::{DType, Shape};
+use polaris_core::{DType, ErrorKind, Shape};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -87,6 +87,22 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Operation(error) => error.kind(),
+            Self::NotAScalar { .. } | Self::WrongGradient { .. } => ErrorKind::Shape,
+            Self::NotDifferentiable { .. } => ErrorKind::DType,
+            Self::NoHistory
+            | Self::HistorySpent { .. }
+            | Self::WrongGradientCount { .. }
+            | Self::ChangedInPlace { .. }
+            | Self::InvalidParameter { .. } => ErrorKind::InvalidArgument,
+        }
+    }
 }
 
 impl From<polaris_core::Error> for Error {

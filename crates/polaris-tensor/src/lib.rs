@@ -22,8 +22,10 @@
 
 #![forbid(unsafe_code)]
 
+mod axis;
 mod backward;
 mod checkpoint;
+mod display;
 mod error;
 mod function;
 mod gradient_check;
@@ -33,6 +35,7 @@ mod operations;
 mod saved;
 mod tensor;
 
+pub use axis::Axis;
 pub use backward::gradients;
 pub use checkpoint::checkpoint;
 pub use error::{Error, Result};

@@ -271,6 +271,12 @@ fn host_of(device: &DeviceRef) -> DeviceRef {
     }
 }
 
+impl AsRef<Array> for Tensor {
+    fn as_ref(&self) -> &Array {
+        &self.array
+    }
+}
+
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tensor({} {} on {}", self.dtype(), self.shape(), self.device().id())?;

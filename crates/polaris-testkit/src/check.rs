@@ -118,7 +118,7 @@ fn list(
             return true;
         }
         let case = planned.case();
-        // No room for the arrays is no kernel's fault: the case is left out, as on a smaller card.
+        // No room for the arrays is not a kernel's fault: the case is left out, as on a smaller card.
         if let Ok(kernels) = case.kernels(device) {
             let listed = Listed { kernels, computes: case.computes() };
             emit(Event::Listed { case: number, listed });

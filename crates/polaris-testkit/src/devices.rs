@@ -20,8 +20,8 @@ pub fn devices_under_test() -> &'static [DeviceRef] {
     RUNTIME.get_or_init(own_runtime).devices()
 }
 
-/// The same devices for one test alone: one that changes them, such as their memory limits,
-/// must not do so under the tests that run beside it.
+/// The same devices for one test alone: one that changes them, such as their memory limits, must not do so under the
+/// tests that run alongside it.
 ///
 /// # Panics
 /// If OpenCL is required and there is none.

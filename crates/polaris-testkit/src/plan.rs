@@ -1,4 +1,4 @@
-//! Which cases there are, and which kernels of which cases a check runs.
+//! The cases, and the choice of kernels and cases of a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,19 +27,19 @@ use process::read_lines;
 #[non_exhaustive]
 pub enum Error {
     /// No process.
-    #[error("a process for the check cannot be started: {0}")]
+    #[error("cannot start a check worker: {0}")]
     Start(io::Error),
     /// No thread beside it.
-    #[error("a thread that listens to a worker cannot be started: {0}")]
+    #[error("cannot start a thread that listens to a worker: {0}")]
     Listen(io::Error),
     /// A process that cannot be waited for.
-    #[error("a worker cannot be waited for: {0}")]
+    #[error("cannot wait for a worker: {0}")]
     Wait(io::Error),
     /// A job that cannot be read or written.
     #[error("no job on stdin: {0}")]
     Job(serde_json::Error),
     /// A driver that takes every process down.
-    #[error("{device}: {how} before a single kernel ran; update or remove the driver")]
+    #[error("{device}: {how} before any kernel ran; update or remove the driver")]
     Unusable {
         /// The device.
         device: DeviceId,
@@ -252,7 +252,7 @@ pub fn supervise(
             // What failed beside others runs again alone.
             ending if count > 1 => {
                 if let Ending::Crashed(how) = ending {
-                    log::info!("{}: {how}; what is left runs in one worker", device.id());
+                    log::info!("{}: {how}; the rest runs in one worker", device.id());
                 }
                 supervisor.tally.ended_beside_others();
                 workers = 1;
@@ -374,7 +374,7 @@ impl Supervisor<'_> {
                         self.tally.cancel();
                         return Ok(Ending::Regular);
                     }
-                    let how = format!("the driver took its process down ({status})");
+                    let how = format!("the driver crashed its process ({status})");
                     return Ok(Ending::Crashed(how));
                 }
                 _ => {}

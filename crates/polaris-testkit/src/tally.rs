@@ -1,4 +1,4 @@
-//! Adding up what the jobs of a check report.
+//! Collects the events of the jobs of a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,8 +134,8 @@ impl Tally {
         }
     }
 
-    /// Takes note of an event of a job that runs beside others. What fails there may be the fault
-    /// of another, which brought the device down: it is still to be run.
+    /// Takes note of an event of a job that runs alongside others. What fails there may be the fault of another,
+    /// which brought the device down: it is still to be run.
     pub fn add_beside_others(&mut self, event: Event) {
         if !matches!(event, Event::Finding { outcome: Err(_), .. }) {
             self.add(event);

@@ -1,4 +1,4 @@
-//! Files of data, written byte by byte so that they can say what is not so.
+//! Data files, written byte by byte so that they can be wrong.
 
 use serde_json::{Map, Value, json};
 

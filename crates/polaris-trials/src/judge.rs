@@ -1,4 +1,4 @@
-//! Which ends of the binary are documented ones (docs/cli.md), and which are faults.
+//! Tells documented exits of the binary (docs/guide.md) from faults.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub enum Kind {
     Leftover,
     /// `--json`, and stdout is not one JSON document.
     Json,
-    /// It failed without a word.
+    /// It failed without a message.
     Silence,
     /// Terminals obey these; names in files must not reach them.
     ControlCharacters,
@@ -35,11 +35,11 @@ pub enum Kind {
     Flood,
     /// Two ways of computing the same differ.
     Result,
-    /// What was written is not whole, or cannot be gone on with.
+    /// A file is incomplete, or a run cannot be resumed.
     Broken,
 }
 
-/// More than this on stderr is no message.
+/// More than this on stderr is not a message.
 const MOST_MESSAGE: usize = 64 << 10;
 
 /// The faults of a process that ended, apart from what is left in its folder.
@@ -138,7 +138,7 @@ fn is_documented(code: i32, command: &str, asked_to_stop: bool) -> bool {
     }
 }
 
-/// The command's name: the first argument that is no option.
+/// The command's name: the first argument that is not an option.
 fn command_of(call: &Call) -> String {
     let first = call.arguments.iter().find(|argument| !argument.to_string_lossy().starts_with('-'));
     first.map_or_else(|| "polaris".to_owned(), |name| name.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! What was found: faults by cause, with the command that shows each again.
+//! The report: faults by cause, with the command that reproduces each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -21,7 +21,7 @@ use crate::trial::Settings;
 /// The user that has no files: the binary runs as this one where the harness is root.
 const NOBODY: u32 = 65534;
 
-/// Attack the polaris binary with hostile inputs, limits and signals, and report whatever is no documented outcome
+/// Attack the polaris binary with hostile inputs, limits and signals, and report whatever is not a documented outcome
 #[derive(Debug, Parser)]
 #[command(
     name = "polaris-trials",

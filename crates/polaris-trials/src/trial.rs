@@ -1,4 +1,4 @@
-//! One trial: a folder of its own, what is put into it, and the processes that are run there.
+//! One trial: its folder, its files, and its processes.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -48,8 +48,7 @@ pub struct Trial<'a> {
     pub faults: Vec<Fault>,
     /// What the trial is about, if a few words tell: it joins the cause of faults that have no message.
     pub about: String,
-    /// Whether inputs may ask for work without an end: then a process that stops when it is asked to is no
-    /// fault.
+    /// Whether inputs may ask for work without an end: then a process that stops when it is asked to is not a fault.
     pub may_be_long: bool,
     /// The processes so far, as lines of shell.
     pub commands: Vec<String>,

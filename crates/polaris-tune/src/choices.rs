@@ -1,5 +1,5 @@
-//! What tuning decided for each problem on one chip: a small file that a program reads when it
-//! first needs it, beside the large one with every measurement.
+//! The decisions of tuning for each problem on one chip: a small file that is read on first use, next to the large
+//! one with every measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::record::ProblemKey;
 /// The version of the file.
 const SCHEMA: u32 = 1;
 
-/// What was decided for one problem.
+/// The decision for one problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// What it is for.

@@ -68,7 +68,7 @@ impl Database {
     /// All records of a chip; none if there is no file.
     ///
     /// # Errors
-    /// If the file is there but cannot be read. Damaged lines are no error.
+    /// If the file is there but cannot be read. Damaged lines are not errors.
     pub fn load(&self, chip: &str) -> Result<Loaded> {
         let mut loaded = read(&self.file_of(chip))?;
         // Two names may share a file.
@@ -79,7 +79,7 @@ impl Database {
     /// All records of all chips; none if there is no folder.
     ///
     /// # Errors
-    /// If a file cannot be read. Damaged lines are no error.
+    /// If a file cannot be read. Damaged lines are not errors.
     pub fn load_all(&self) -> Result<Loaded> {
         let failed = |source| file_error(&self.folder, source);
         let entries = match fs::read_dir(&self.folder) {
@@ -202,7 +202,7 @@ fn file_error(path: &Path, source: io::Error) -> Error {
         ErrorKind::NotFound | ErrorKind::InvalidFilename => "check the name",
         ErrorKind::InvalidData => "measure it again, or record it as failed",
         ErrorKind::InvalidInput => "move it away, or set POLARIS_DATA_DIR to another folder",
-        ErrorKind::FileTooLarge => "move it away: measurements begin anew",
+        ErrorKind::FileTooLarge => "move it away; a new database is started",
         _ => "check the disk, or set POLARIS_DATA_DIR to a folder on another one",
     };
     Error::File { path: path.display().to_string(), source, cure }

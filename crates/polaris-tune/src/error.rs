@@ -1,9 +1,9 @@
-//! What can go wrong.
+//! The errors of spaces, strategies, databases and predictors.
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong, and what to do about it.
+/// An error of tuning.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,32 +22,32 @@ pub enum Error {
     File {
         /// Which file.
         path: String,
-        /// What the system said.
+        /// The system's reason.
         source: std::io::Error,
         /// What to do.
         cure: &'static str,
     },
     /// A name that does not exist.
-    #[error("there is no {what} {name:?}; there are {known}")]
+    #[error("there is no {what} {name:?}; expected one of {known}")]
     Unknown {
         /// A strategy, a parameter, ...
         what: &'static str,
-        /// What was asked for.
+        /// What was requested.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// A strategy that follows predictions was given none.
+    /// A strategy that needs predictions, without any.
     #[error(
-        "the strategy {strategy:?} follows predicted times, and there are none for this space; train a predictor first or choose another strategy"
+        "the strategy {strategy:?} needs predicted times, and there are none for this space; train a predictor first or choose another strategy"
     )]
     NoPrior {
         /// Its name.
         strategy: &'static str,
     },
-    /// Too little to learn from.
+    /// Too few measurements to train on.
     #[error(
-        "{found} measurements are too few to learn from; at least {needed} are needed: run `polaris tune` first"
+        "{found} measurements are too few to train on; at least {needed} are needed, so tune first"
     )]
     TooFew {
         /// How many there are.
@@ -55,9 +55,9 @@ pub enum Error {
         /// How many it takes.
         needed: usize,
     },
-    /// Nothing to compare a held-out group with.
+    /// Measurements of a single group, which leave none to train on when one is held out.
     #[error(
-        "all measurements are of one {of}; cross-validation holds one out and needs another to learn from: run `polaris tune` for one more"
+        "all measurements are of one {of}; cross-validation holds one out, so tune at least one more"
     )]
     OneGroup {
         /// A shape or a device.

@@ -51,7 +51,7 @@ pub struct ProblemKey {
     pub operation: String,
     /// Such as `f16`.
     pub dtype: String,
-    /// How the operands lie in memory.
+    /// The memory layout of the operands.
     pub layout: String,
     /// The sizes, in the operation's order.
     pub shape: Vec<u64>,

@@ -32,7 +32,7 @@ pub fn replay(
         let seconds = recording.seconds.get(point).copied().flatten();
         history.trials.push(Trial { point, seconds });
         best = seconds.map_or(best, |seconds| best.min(seconds));
-        // Without any valid point both are infinite, and their quotient is no number.
+        // Without any valid point both are infinite, and their quotient is not a number.
         curve.push(if best.is_finite() { best / optimum } else { f64::INFINITY });
     }
     curve

@@ -1,5 +1,4 @@
-//! How good predictions are: of the times themselves, of their order, and of what one loses by
-//! trusting them.
+//! Scores of predictions: of the times, of their order, and the regret of trusting them.
 
 /// The part of the variance that predictions explain: 1 for perfect ones, 0 for the mean, less for
 /// worse. NaN if the truth does not vary.

@@ -1,4 +1,4 @@
-//! Named parameters, what must hold between them, and all points for which it does.
+//! Search spaces: named parameters, constraints, and all valid points.
 
 use std::collections::BTreeMap;
 use std::fmt;

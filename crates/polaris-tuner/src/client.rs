@@ -1,5 +1,5 @@
-//! The tuner's side of a worker: one that is asked, waited for only so long, and replaced when it is gone; or the
-//! same work in this process.
+//! The tuner's side of a worker: requests with a time limit, and replacement of dead workers; or the same work in
+//! this process.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin};
@@ -145,7 +145,7 @@ impl<'a> Client<'a> {
                     if was_stopped(status, cancellation) {
                         return Err(RuntimeError::Interrupted.into());
                     }
-                    let why = format!("the driver took its process down ({status})");
+                    let why = format!("the driver crashed its process ({status})");
                     return Ok(Reply::Failed { kind: Failure::Crash, why });
                 }
                 Err(RecvTimeoutError::Timeout) if begin.elapsed() > limit => {

@@ -1,4 +1,4 @@
-//! The database: what is in it, and what follows from it.
+//! Listing and explaining the contents of the database.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub struct Listed {
     pub operation: String,
     /// The type.
     pub dtype: String,
-    /// How operands lie in memory.
+    /// The memory layout of the operands.
     pub layout: String,
     /// The problem's sizes.
     pub shape: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Listed {
 /// All problems that were measured.
 #[derive(Debug, Serialize)]
 pub struct Listing {
-    /// Where the database lies.
+    /// The folder of the database.
     pub folder: String,
     /// Problem after problem.
     pub problems: Vec<Listed>,
@@ -117,7 +117,7 @@ pub struct Explained {
     pub kernel: Option<String>,
     /// The decision behind it.
     pub choice: Option<Choice>,
-    /// Why it is taken, in words.
+    /// Why it is used.
     pub reason: String,
 }
 
@@ -161,7 +161,7 @@ pub fn explain(
     Ok(explained)
 }
 
-/// Why it is taken, in words.
+/// Why it is used.
 fn reason(
     found: Option<&Explanation>,
     choice: Option<&Choice>,
@@ -169,11 +169,11 @@ fn reason(
     driver: &str,
 ) -> String {
     let Some(found) = found else {
-        return "no shape like this was tuned, so the cost model chooses".to_owned();
+        return "no similar shape was tuned, so the cost model chooses".to_owned();
     };
     let how = if found.predicted { "predicted" } else { "measured" };
     let place = match found.shipped_for {
-        Some(chip) => format!("in the choices for {chip} that come with Polaris"),
+        Some(chip) => format!("from the decisions for {chip} that come with Polaris"),
         None => "on this machine".to_owned(),
     };
     let mut text = format!("{how} {place}");
@@ -190,7 +190,7 @@ fn reason(
         _ => {}
     }
     if choice.is_some_and(|choice| choice.driver != driver && found.shipped_for.is_none()) {
-        text += "; that was with another driver, so it may be worth tuning again";
+        text += "; it was measured with another driver, so tune again";
     }
     text
 }

@@ -1,13 +1,14 @@
-//! What can go wrong in tuning.
+//! The errors of tuning.
 
 use std::io;
 
+use polaris_core::ErrorKind;
 use polaris_runtime::DeviceId;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// An error of tuning.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,29 +21,31 @@ pub enum Error {
     /// In a shape or a type.
     #[error(transparent)]
     Core(#[from] polaris_core::Error),
-    /// In the operands or the reference of a product.
+    /// In the operands or the reference of a matmul.
     #[error(transparent)]
     Bench(#[from] polaris_bench::Error),
     /// In a space, a strategy, the database or a model.
     #[error(transparent)]
     Tune(#[from] polaris_tune::Error),
-    /// In compiling for a card that is not there, or in predicting its times.
+    /// In compiling for a card that is not installed, or in predicting its times.
     #[error(transparent)]
     Gcn(#[from] polaris_gcn::Error),
     /// No problem to tune.
-    #[error("nothing to tune was named")]
+    #[error("there is nothing to tune; name at least one shape")]
     NothingToTune,
     /// No device to tune.
-    #[error("there is no OpenCL device to tune; `polaris devices` says why")]
+    #[error("there is no OpenCL device to tune")]
     NoDevice,
     /// A device that is not tuned.
-    #[error("only OpenCL devices are tuned")]
+    #[error("only OpenCL devices can be tuned")]
     NotOpenCl,
     /// No folder for measurements.
-    #[error("there is no home folder; set POLARIS_DATA_DIR")]
+    #[error(
+        "there is no folder for measurements, since the home folder is unknown; set POLARIS_DATA_DIR"
+    )]
     NoFolder,
     /// An operation that is not tuned.
-    #[error("nothing called {operation:?} is tuned")]
+    #[error("the operation {operation:?} cannot be tuned")]
     UnknownOperation {
         /// Its name.
         operation: String,
@@ -54,19 +57,19 @@ pub enum Error {
     #[error("this configuration is not valid {0}")]
     BadConfig(&'static str),
     /// A budget that cannot be read.
-    #[error("neither a time (60s, 5m, 1h) nor evaluations (200evals)")]
+    #[error("expected a time (60s, 5m, 1h) or a number of evaluations (200evals)")]
     BadBudget,
-    /// A worker that cannot be started or spoken to.
-    #[error("a process for tuning cannot be started: {0}")]
+    /// A worker that cannot be started.
+    #[error("cannot start a tuning worker: {0}")]
     Start(io::Error),
-    /// A worker that cannot be waited for, or whose end is closed.
-    #[error("a worker of tuning: {0}")]
+    /// A worker whose pipe is closed, or that cannot be waited for.
+    #[error("tuning worker: {0}")]
     Pipe(#[from] io::Error),
-    /// A request or a reply that is none.
-    #[error("not a request: {0}")]
+    /// An invalid request or reply.
+    #[error("invalid request: {0}")]
     NotARequest(serde_json::Error),
-    /// A worker that answers what it was not asked.
-    #[error("the worker answered {0}")]
+    /// A reply that does not answer the request.
+    #[error("unexpected reply of a tuning worker: {0}")]
     Unexpected(String),
     /// A device on which a problem cannot be prepared.
     #[error("{device}: {why}")]
@@ -79,33 +82,64 @@ pub enum Error {
     /// The best could not be compared with the default.
     #[error("the comparison with the default failed: {0}")]
     NotCompared(String),
-    /// A model that learnt nothing.
-    #[error("the {0} predicts what is not a number")]
+    /// A model whose predictions are not numbers.
+    #[error("the predictions of the {0} are not numbers")]
     NotANumber(&'static str),
-    /// A card that nobody described.
-    #[error("no card with the chip {target:?} is described; there are {known}")]
+    /// An unknown card.
+    #[error("there is no description of a card with the chip {target:?}; expected one of {known}")]
     UnknownCard {
-        /// What was asked for.
+        /// What was requested.
         target: String,
-        /// Those that there are.
+        /// The known chips.
         known: String,
     },
-    /// Problems that cannot be predicted for a card that is not there.
+    /// Problems that cannot be predicted for a card that is not installed.
     #[error(
-        "--target predicts products of f32 with both factors in rows; leave --dtype and \
-         --transpose out"
+        "times for a card that is not installed are predicted for f32 matmuls with row-major operands only"
     )]
     NotPredicted,
     /// A candidate that does not compile, in the compiler's words.
     #[error("{0}")]
     NotCompiled(String),
-    /// No candidate of a card that is not there.
+    /// No candidate for a card that is not installed.
     #[error("{0}")]
     NoCandidate(&'static str),
 }
 
 impl Error {
-    /// What the runtime said, if that is behind it.
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Runtime(error) => error.kind(),
+            Self::Ops(error) => error.kind(),
+            Self::Core(error) => error.kind(),
+            Self::Bench(error) => error.kind(),
+            Self::Tune(polaris_tune::Error::File { source, .. }) | Self::Start(source) => {
+                ErrorKind::of_io(source)
+            }
+            Self::Pipe(source) => ErrorKind::of_io(source),
+            Self::NoDevice
+            | Self::NoFolder
+            | Self::UnknownOperation { .. }
+            | Self::UnknownCard { .. } => ErrorKind::NotFound,
+            Self::Tune(_)
+            | Self::NothingToTune
+            | Self::NotOpenCl
+            | Self::BadProblem(_)
+            | Self::BadConfig(_)
+            | Self::BadBudget
+            | Self::NotPredicted
+            | Self::NoCandidate(_) => ErrorKind::InvalidArgument,
+            Self::Gcn(_) => ErrorKind::Unsupported,
+            Self::NotARequest(_) | Self::Unexpected(_) => ErrorKind::InvalidData,
+            Self::NotPrepared { .. } | Self::NotCompared(_) | Self::NotCompiled(_) => {
+                ErrorKind::Device
+            }
+            Self::NotANumber(_) => ErrorKind::NotFinite,
+        }
+    }
+
+    /// The runtime's error, if that is the cause.
     pub fn runtime(&self) -> Option<&polaris_runtime::Error> {
         match self {
             Self::Runtime(error) | Self::Ops(polaris_ops::Error::Runtime(error)) => Some(error),

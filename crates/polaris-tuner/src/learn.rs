@@ -1,5 +1,5 @@
-//! What the measurements of a device teach: a predictor that is trained again when they grow, times
-//! to order a search by, and choices for shapes that nobody measured.
+//! Learning from measurements: a predictor that is trained again when they grow, predicted times that guide a search,
+//! and decisions for unmeasured shapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -160,15 +160,14 @@ impl fmt::Display for Trained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the predictor was trained on {} measurements; ", self.samples)?;
         match self.gain {
-            None => write!(f, "too few shapes are measured to choose for others by it"),
+            None => write!(f, "too few shapes are measured to choose for other shapes with it"),
             Some(gain) if self.is_worth_following() => write!(
                 f,
-                "it chooses for shapes between the measured ones (on shapes held out its choices \
-                 were {gain:.2}x as fast as the default)"
+                "it chooses for shapes between the measured ones (on held-out shapes its choices were {gain:.2}x as fast as the default)"
             ),
             Some(gain) => write!(
                 f,
-                "it orders searches but chooses nothing: on shapes held out its choices were \
+                "it guides searches but chooses nothing: on held-out shapes its choices were \
                  {gain:.2}x as fast as the default"
             ),
         }

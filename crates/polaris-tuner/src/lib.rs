@@ -1,5 +1,5 @@
-//! Tuning of kernels: what can be tuned, the search with its workers, what measurements teach, and the pages about
-//! it. The spaces, strategies, database and models behind it are those of [`polaris_tune`].
+//! Tuning of kernels: the subjects, the search with its workers, the predictor, and the pages. The spaces,
+//! strategies, database and models behind it are those of [`polaris_tune`].
 //!
 //! ```no_run
 //! use polaris_runtime::{Runtime, RuntimeOptions};

@@ -1,5 +1,5 @@
-//! What searches found, as one page that needs nothing beside it: for each problem its figures,
-//! the course of the search, which parameters matter, and how well times are predicted.
+//! The results of searches as self-contained HTML: for each problem its figures, the course of the search, the
+//! importance of the parameters, and the quality of the predictions.
 
 mod importance;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// None for what is no time.
+    /// None for what is not a time.
     fn rate(&self, seconds: f64) -> Option<f64> {
         Some(self.work.rate(seconds)).filter(|rate| rate.is_finite() && *rate > 0.0)
     }
@@ -79,7 +79,7 @@ pub fn page(heading: &str, sections: &[Section]) -> Page {
     page
 }
 
-/// The outcome in words.
+/// The outcome as text.
 fn figures(page: Page, section: &Section, measured: usize) -> Page {
     let (default, best) =
         (section.rate(section.default_seconds), section.rate(section.best_seconds));
@@ -100,7 +100,9 @@ fn figures(page: Page, section: &Section, measured: usize) -> Page {
     );
     let config = match section.config {
         Some(config) => format!("Configuration: {}", config_text(config)),
-        None if default.is_some() => "Configuration: the default, as nothing is faster.".to_owned(),
+        None if default.is_some() => {
+            "Configuration: the default, since nothing is faster.".to_owned()
+        }
         None => "Configuration: not decided.".to_owned(),
     };
     page.text(&format!("{speed} {evaluations}")).text(&config)
@@ -124,10 +126,10 @@ fn failed(failures: &[(Failure, usize)], all: usize) -> String {
 pub fn in_words(failure: Failure) -> &'static str {
     match failure {
         Failure::Build => "not built",
-        Failure::Timeout => "out of time",
+        Failure::Timeout => "timed out",
         Failure::Crash => "crashed",
         Failure::Wrong => "with wrong results",
-        Failure::Run => "refused by the driver",
+        Failure::Run => "rejected by the driver",
     }
 }
 
@@ -137,14 +139,14 @@ fn counted(count: usize, one: &str, several: &str) -> String {
 
 fn search_curve(page: Page, section: &Section, measured: &[Measured]) -> Page {
     if measured.is_empty() {
-        return page.text("The search is not shown: no configuration could be measured.");
+        return page.text("There is no search to show: no configuration could be measured.");
     }
     let last = section.history.trials.len();
     let trials = measured.iter().map(|trial| (trial.number as f64, trial.rate));
     let mut series = vec![
-        Series { name: "each trial".into(), points: trials.collect(), style: Style::Dots },
+        Series { name: "each evaluation".into(), points: trials.collect(), style: Style::Dots },
         Series {
-            name: "the best so far".into(),
+            name: "best so far".into(),
             points: best_so_far(measured, last),
             style: Style::Line,
         },
@@ -152,7 +154,7 @@ fn search_curve(page: Page, section: &Section, measured: &[Measured]) -> Page {
     if let Some(default) = section.rate(section.default_seconds) {
         let end = last as f64;
         series.push(Series {
-            name: format!("the default, {} {}", short(default), section.work.unit()),
+            name: format!("default, {} {}", short(default), section.work.unit()),
             points: vec![(1.0, default), (end, default)],
             style: Style::Limit,
         });
@@ -165,8 +167,8 @@ fn search_curve(page: Page, section: &Section, measured: &[Measured]) -> Page {
         from_zero: true,
         ..LinePlot::default()
     };
-    let caption = "The speed of each configuration in the order of the trials, without those that \
-                   failed; the default was measured at the end, in turns with the best.";
+    let caption = "The speed of each configuration in the order of evaluation, without failed ones. The default \
+                   was measured at the end, in turns with the best.";
     page.lines(&plot).text(caption)
 }
 
@@ -187,29 +189,27 @@ fn best_so_far(measured: &[Measured], last: usize) -> Vec<(f64, f64)> {
 
 /// Which parameters matter, and a map of the two that matter most.
 fn parameters(page: Page, section: &Section, measured: &[Measured]) -> Page {
-    let absent = "The importance of the parameters is not shown, nor a map of two of them";
+    let absent = "The importance of the parameters and the map of two of them are not shown";
     if measured.len() < FEWEST {
         let few = counted(measured.len(), "configuration was", "configurations were");
-        return page
-            .text(&format!("{absent}: {few} measured, and fewer than {FEWEST} say too little."));
+        return page.text(&format!("{absent}: {few} measured, and at least {FEWEST} are needed."));
     }
     let (points, unit) = (section.points, section.work.unit());
     let ranked = importance::ranked(points, measured);
     if ranked.iter().all(|(_, share)| *share == 0.0) {
         return page.text(&format!("{absent}: none changed the measured times."));
     }
-    let caption = "How much of the differences between the measured times each parameter explains \
-                   to a forest of regression trees; parameters with a single value are left out.";
+    let caption = "The share of the variation in measured times that each parameter explains in a random forest; \
+                   parameters with a single value are omitted.";
     let page = page.bars(&importance::bars(points, &ranked)).text(caption);
     match ranked[..] {
         [(first, _), (second, _), ..] => {
-            let caption = "The best of all configurations that were measured with these values of \
-                           the two most important parameters: brighter is faster, and an empty \
-                           cell was not measured.";
+            let caption = "The best measured configuration for each pair of values of the two most important \
+                           parameters. Brighter is faster; an empty cell was not measured.";
             let map = importance::map(points, measured, [first, second], unit);
             page.heat_map(&map).text(caption)
         }
-        _ => page.text("A map of two parameters is not shown: only one has more than one value."),
+        _ => page.text("There is no map of two parameters: only one has more than one value."),
     }
 }
 
@@ -219,7 +219,8 @@ fn predictions(page: Page, section: &Section) -> Page {
     });
     let pairs: Vec<(f64, f64)> = pairs.collect();
     if pairs.is_empty() {
-        return page.text("Predictions are not shown: no model was tested on these measurements.");
+        return page
+            .text("There are no predictions: no model was evaluated on these measurements.");
     }
     let (low, high) = pairs.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &(a, b)| {
         (low.min(a).min(b), high.max(a).max(b))
@@ -234,7 +235,7 @@ fn predictions(page: Page, section: &Section) -> Page {
         log_y: log,
         series: vec![
             Series {
-                name: "predicted as measured".into(),
+                name: "perfect prediction".into(),
                 points: vec![(low, low), (high, high)],
                 style: Style::Limit,
             },
@@ -242,7 +243,7 @@ fn predictions(page: Page, section: &Section) -> Page {
         ],
         ..LinePlot::default()
     };
-    let caption = "Each configuration as a model predicts it that has not seen its time: the \
-                   farther above the line, the more the model promises in vain.";
+    let caption = "Each configuration as predicted by a model that was not trained on it. Points above the line \
+                   are slower than predicted.";
     page.lines(&plot).text(caption)
 }

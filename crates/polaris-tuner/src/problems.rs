@@ -35,7 +35,7 @@ pub fn around(size: usize) -> [usize; 3] {
     [size, size.saturating_sub(step).max(1), size + step]
 }
 
-/// Products of matrices.
+/// Matmuls.
 pub fn products(shapes: &[Dims], numbers: Numbers, transpose: Transpose) -> Vec<ProblemKey> {
     let layout = transpose.name();
     once(shapes.iter().map(|dims| problem("matmul", numbers.name(), layout, &sizes_of(dims))))

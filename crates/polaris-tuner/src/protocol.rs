@@ -1,4 +1,4 @@
-//! What the tuner and its workers say to each other: a line of JSON for each request and reply.
+//! The protocol between the tuner and its workers: a JSON line for each request and reply.
 
 use std::collections::BTreeMap;
 

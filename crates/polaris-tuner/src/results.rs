@@ -1,4 +1,4 @@
-//! What searches found, for programs and as a page.
+//! The results of searches, as data and as a page.
 
 use polaris_report::Page;
 use polaris_runtime::DeviceId;
@@ -56,7 +56,7 @@ pub struct Row<'a> {
     pub shape: &'a [u64],
     /// The type.
     pub dtype: &'a str,
-    /// How operands lie in memory.
+    /// The memory layout of the operands.
     pub layout: &'a str,
     /// The strategy's name.
     pub strategy: &'a str,
@@ -164,17 +164,17 @@ impl TuneOutcome {
     /// A page with the searches, the parameters and the predictions.
     pub fn page(&self) -> Page {
         let sections: Vec<Section> = self.tuned.iter().map(Tuned::section).collect();
-        page("What tuning found", &sections)
+        page("Tuning results", &sections)
     }
 }
 
-/// A configuration in words.
+/// A configuration as text.
 pub fn config_text(config: &Config) -> String {
     let parts: Vec<String> = config.iter().map(|(name, value)| format!("{name}={value}")).collect();
     parts.join(" ")
 }
 
-/// The sizes of a problem in words.
+/// The sizes of a problem as text.
 pub fn shape_text(problem: &ProblemKey) -> String {
     let sizes: Vec<String> = problem.shape.iter().map(u64::to_string).collect();
     sizes.join("x")

@@ -1,5 +1,5 @@
-//! What can be learnt from measurements that are there: how good the strategies are, by replaying
-//! them, and how good the predictor is, by cross-validation. Nothing is measured.
+//! Evaluates strategies by replaying them on stored measurements, and the predictor by cross-validation. Nothing is
+//! measured.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

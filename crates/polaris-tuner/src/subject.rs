@@ -115,5 +115,5 @@ fn config(named: Vec<(&'static str, i64)>) -> Config {
 fn sizes<const N: usize>(problem: &ProblemKey) -> Result<[usize; N]> {
     let sizes: Vec<usize> = problem.shape.iter().map(|&size| size as usize).collect();
     let sizes = sizes.try_into();
-    sizes.map_err(|_| Error::BadProblem(format!("{:?} is no shape of {N} sizes", problem.shape)))
+    sizes.map_err(|_| Error::BadProblem(format!("{:?} is not a shape of {N} sizes", problem.shape)))
 }

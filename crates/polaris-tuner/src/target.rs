@@ -1,5 +1,5 @@
-//! Tuning for a card that is not there. Candidates are compiled to its
-//! machine code, and a model says how long they will take. Everything here is a prediction.
+//! Tuning for a card that is not installed. Candidates are compiled to its machine code, and a model says how long
+//! they will take. Everything here is a prediction.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::{Budget, Error, Result};
 /// The model does not tell apart what differs by less.
 const WORTH: f64 = 0.9;
 
-const NO_TILE: Error = Error::NoCandidate("a point of the space is no tile");
+const NO_TILE: Error = Error::NoCandidate("a point of the space is not a valid tile");
 const NO_CANDIDATE: Error = Error::NoCandidate("no candidate could be compiled and predicted");
 
 /// What to predict, and how to search.
@@ -53,7 +53,7 @@ pub struct TargetOutcome {
     pub rows: Vec<TargetRow>,
 }
 
-/// Tunes for a card that is not there. Clang must be able to compile for it.
+/// Tunes for a card that is not installed. Clang must be able to compile for it.
 ///
 /// # Errors
 /// If the card or its compiler is not known, if a problem is another than those that are predicted, or if no
@@ -157,7 +157,7 @@ pub struct TargetRow {
     pub shape: Vec<u64>,
     /// The type.
     pub dtype: &'static str,
-    /// How operands lie in memory.
+    /// The memory layout of the operands.
     pub layout: &'static str,
     /// The strategy's name.
     pub strategy: String,

@@ -1,4 +1,4 @@
-//! Searches for the fastest configurations, and remembers them.
+//! Searches for the fastest configurations, and stores them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub fn tune(
     let folder = tuning_folder(runtime);
     let database = folder.as_ref().map(|folder| Database::open(folder));
     if database.is_none() {
-        let lost = "what is found is forgotten when this command ends";
-        progress.note(&format!("there is no home folder; {lost}"));
+        let lost = "the measurements are lost when this command ends";
+        progress.note(&format!("there is no data folder; {lost}"));
     }
     let mut outcome = TuneOutcome::default();
     for device in &tunable(runtime, &options.devices)? {
@@ -95,7 +95,7 @@ impl Tuner<'_> {
                 let loaded = database.load(&place.key.chip)?;
                 if loaded.unreadable > 0 {
                     let count = loaded.unreadable;
-                    progress.note(&format!("{count} damaged lines of the database are left out"));
+                    progress.note(&format!("ignored {count} damaged lines of the database"));
                 }
                 loaded.records
             }

@@ -21,7 +21,7 @@ const SAMPLE: Duration = Duration::from_millis(2);
 /// [`Workers::Processes`](crate::Workers) does on its stdin and stdout.
 ///
 /// # Errors
-/// If what is read is no request, or if nobody reads the replies.
+/// If what is read is not a request, or if nobody reads the replies.
 pub fn work(
     host: &DeviceRef,
     device: &DeviceRef,
@@ -114,7 +114,7 @@ impl<'a> Ready<'a> {
         if error <= allowed {
             return Ok(Reply::Tried { error });
         }
-        let why = format!("its relative error is {error:.1e}, and {allowed:.0e} is allowed");
+        let why = format!("its relative error is {error:.1e}; at most {allowed:.0e} is allowed");
         Ok(Reply::Failed { kind: Failure::Wrong, why })
     }
 

@@ -1,4 +1,4 @@
-//! What is measured: sizes, types and transposes, and how they are written.
+//! The cases: sizes, types and transposes, and their syntax.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ impl FromStr for Dims {
     fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split('x').collect();
         let [m, n, k] = parts[..] else {
-            return Err(unreadable("not three sizes; write MxNxK, as in 128x768x3072"));
+            return Err(unreadable("expected three sizes MxNxK, as in 128x768x3072"));
         };
         Ok(Self { m: parse_dimension(m)?, n: parse_dimension(n)?, k: parse_dimension(k)? })
     }
@@ -81,7 +81,7 @@ impl FromStr for Sweep {
     fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split(':').collect();
         let [from, to, step] = parts[..] else {
-            return Err(unreadable("not a sweep; write FROM:TO:STEP, as in 1200:1450:10"));
+            return Err(unreadable("expected FROM:TO:STEP, as in 1200:1450:10"));
         };
         let sweep = Self {
             from: parse_dimension(from)?,
@@ -90,7 +90,7 @@ impl FromStr for Sweep {
         };
         if sweep.from > sweep.to {
             let Self { from, to, .. } = sweep;
-            return Err(unreadable(format!("it begins at {from} and ends before, at {to}")));
+            return Err(unreadable(format!("the sweep starts at {from} and ends before, at {to}")));
         }
         let count = (sweep.to - sweep.from) / sweep.step + 1;
         if count > LONGEST_SWEEP {
@@ -112,8 +112,10 @@ fn unreadable(why: impl Into<String>) -> Error {
 pub fn parse_dimension(text: &str) -> Result<usize> {
     let size = text.trim().parse::<usize>();
     match size.map_err(|_| unreadable(format!("{text:?} is not a whole number")))? {
-        0 => Err(unreadable("a matrix without elements cannot be measured")),
-        size if size > LARGEST => Err(unreadable(format!("{size} is more than {LARGEST}"))),
+        0 => Err(unreadable("a size must be at least 1")),
+        size if size > LARGEST => {
+            Err(unreadable(format!("{size} is too large; the largest size is {LARGEST}")))
+        }
         size => Ok(size),
     }
 }
@@ -230,7 +232,7 @@ pub enum VariantChoice {
 }
 
 impl VariantChoice {
-    /// Whether it may name something that is no plain kernel and needs more operands.
+    /// Whether it may name something that is not a plain kernel and needs more operands.
     pub fn is_more_than_default(&self) -> bool {
         !matches!(self, Self::Default)
     }
@@ -250,7 +252,7 @@ impl FromStr for VariantChoice {
                 .ok_or_else(|| {
                     let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
                     let names = names.join(", ");
-                    unreadable(format!("there is no such variant; there are default, all, {names}"))
+                    unreadable(format!("there is no such variant; expected default, all, {names}"))
                 }),
         }
     }
@@ -284,7 +286,7 @@ impl FromStr for Numbers {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        named(&Self::ALL, Self::name, text, "type of numbers")
+        named(&Self::ALL, Self::name, text, "data type")
     }
 }
 
@@ -299,7 +301,7 @@ impl FromStr for Transpose {
 /// The one of this name, in large or small letters.
 fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str, what: &str) -> Result<T> {
     let found = all.iter().copied().find(|&one| name(one).eq_ignore_ascii_case(text));
-    found.ok_or_else(|| unreadable(format!("{text:?} is no {what}")))
+    found.ok_or_else(|| unreadable(format!("{text:?} is not a {what}")))
 }
 
 /// One product to measure.

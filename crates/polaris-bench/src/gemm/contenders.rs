@@ -1,4 +1,4 @@
-//! Who competes in a case: our own product in its variants, and other libraries'.
+//! The contenders of a case: the variants of our matmul, and other libraries.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ pub struct Named<'a> {
     pub contender: Ours<'a>,
 }
 
-/// The variants of the plain product that are asked for and work; notes say which do not.
+/// The variants of the plain product that are requested and work; notes say which do not.
 pub fn variants<'a>(
     case: &Case,
     device: &'a DeviceRef,
@@ -147,7 +147,7 @@ pub fn variants<'a>(
     };
     let Some(opencl) = device.as_opencl() else {
         if choices.iter().all(|choice| matches!(choice, VariantChoice::Named(_))) {
-            note(format!("{} has no variants; its one product is measured", device.id()));
+            note(format!("{} has no variants; its default is measured", device.id()));
         }
         return vec![default()];
     };
@@ -206,7 +206,7 @@ pub fn variants<'a>(
                 named.push(entry);
             } else if !all {
                 note(format!(
-                    "{}: the variant {} does not work for {} {} and is left out",
+                    "{}: the variant {} does not support {} {}; skipped",
                     device.id(),
                     variant.name,
                     case.numbers.name(),

@@ -1,4 +1,4 @@
-//! Matrix products: speed, error and share of the roofline, beside other libraries' where they are installed.
+//! Matmul: speed, error and share of the roofline, against other libraries where they are installed.
 
 pub mod cases;
 mod contenders;
@@ -137,7 +137,7 @@ fn measure_device(
     let place = Place { device, host: &host, roofline, peers: &found.peers };
     results.devices.push(facts(&place));
     let cases = cases(options);
-    progress.begin(&format!("products on {}", device.id()), cases.len());
+    progress.begin(&format!("matmul on {}", device.id()), cases.len());
     let mut notes = Notes { progress, said: Vec::new() };
     for (done, case) in cases.iter().enumerate() {
         notes.progress.advance(done, &format!("{} {}", case.numbers.name(), case.dims));

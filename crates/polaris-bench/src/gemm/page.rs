@@ -1,4 +1,4 @@
-//! The results as one page that needs nothing beside it: plots, tables, facts, the command.
+//! The results as self-contained HTML: plots, tables, facts, the command.
 
 use polaris_report::{LinePlot, Page, Series, Style, Table};
 use polaris_runtime::{Bytes, Runtime};
@@ -9,7 +9,7 @@ use super::results::{DeviceFacts, Results, Row, speed_text};
 /// The page, about the machine that `runtime` is of.
 pub fn page(runtime: &Runtime, results: &Results) -> Page {
     let hardware = runtime.hardware();
-    let mut page = Page::new("Matrix products").facts(&[
+    let mut page = Page::new("Matmul").facts(&[
         ("Measured", results.date.clone()),
         ("Polaris", results.polaris.to_owned()),
         ("Processor", hardware.cpu.name.clone()),
@@ -144,7 +144,7 @@ fn roofline(facts: &DeviceFacts, series: &[NamedPoints]) -> LinePlot {
     }));
     LinePlot {
         title: format!("{}: roofline", facts.device_name),
-        x_label: "operations for each byte of the operands and the result".into(),
+        x_label: "arithmetic intensity: operations per byte of operands and result".into(),
         y_label: "GFLOPS".into(),
         series: all,
         log_x: true,

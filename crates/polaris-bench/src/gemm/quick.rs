@@ -1,4 +1,4 @@
-//! A short look at products, for `polaris quickstart`.
+//! A quick measurement of matmul, for `polaris quickstart`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How far a result is from the product in `f64`.
+//! The error of a result against the product in `f64`.
 
 use polaris_core::random::SplitMix64;
 use polaris_core::{DType, Shape};

@@ -43,7 +43,7 @@ pub struct DeviceFacts {
     pub peak_gflops: f64,
     /// Measured memory, read plus written.
     pub memory_gbs: f64,
-    /// Libraries that were measured beside.
+    /// Libraries that were measured in the same turns.
     pub peers: Vec<PeerFacts>,
 }
 
@@ -87,7 +87,7 @@ pub struct Row {
     pub intensity: f64,
     /// Of what the device can reach at this intensity.
     pub roofline_share: Option<f64>,
-    /// The relative error, or how many integers are wrong; nothing where it is no number.
+    /// The relative error, or how many integers are wrong; nothing where it is not a number.
     pub error: Option<f64>,
     /// The samples' standard deviation by their mean.
     pub cv: f64,
@@ -171,7 +171,7 @@ impl Row {
         Dims { m: self.m, n: self.n, k: self.k }
     }
 
-    /// Its error, or how many integers are wrong, in words.
+    /// Its error, or the number of wrong integers, as text.
     pub fn error_text(&self) -> String {
         match self.error {
             None => "NaN".to_owned(),

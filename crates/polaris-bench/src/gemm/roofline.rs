@@ -1,4 +1,4 @@
-//! What a device can reach at most, by what was measured of it.
+//! The measured roofline of a device.
 
 use polaris_core::{CancellationToken, DType, Progress};
 use polaris_runtime::measure;
@@ -42,7 +42,7 @@ impl Roofline {
                         profile.measured = Some(remembered.clone());
                     });
                     if let Err(error) = kept {
-                        let lost = "what was found is forgotten when this command ends";
+                        let lost = "the figures are lost when this command ends";
                         progress.note(&format!("{error}; {lost}"));
                     }
                 }

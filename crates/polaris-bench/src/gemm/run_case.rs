@@ -48,7 +48,7 @@ pub fn run_case(
     let (device, host) = (place.device, place.host);
     let with_epilogue = options.epilogue.is_some() && case.numbers.dtype().is_float();
     if options.epilogue.is_some() && !with_epilogue {
-        note(format!("{} has no GELU; only the product is measured", case.numbers.name()));
+        note(format!("{} has no GELU; only the matmul is measured", case.numbers.name()));
     }
     let is_opencl = device.as_opencl().is_some();
     let more_than_kernels = is_opencl
@@ -91,7 +91,7 @@ pub fn run_case(
         let error = reference.error_of(&one.contender.result()?);
         if one.optional && time_one::<Error>(&mut one.contender)? > budget {
             note(format!(
-                "{}: {} {}: a call of the variant {} takes longer than --seconds; it is left out",
+                "{}: {} {}: one call of the variant {} takes longer than the time for a case; skipped",
                 device.id(),
                 case.numbers.name(),
                 case.dims,
@@ -147,7 +147,7 @@ fn enter_peers<'a>(
             Ok(entry) => entries.push(entry),
             Err(error) => {
                 let (name, numbers) = (peer.name(), case.numbers.name());
-                note(format!("{name} is left out of {numbers} {}: {error}", case.dims));
+                note(format!("{name} is skipped for {numbers} {}: {error}", case.dims));
             }
         }
     }

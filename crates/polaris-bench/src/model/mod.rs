@@ -1,4 +1,4 @@
-//! How long a model takes to load, to run first, and to run.
+//! The time to load a model, of its first run and of later runs.
 
 mod trace;
 
@@ -43,7 +43,7 @@ pub struct ModelOptions {
 pub struct Results {
     /// The model's file.
     pub model: PathBuf,
-    /// The mode that was asked for.
+    /// The mode that was requested.
     pub mode: String,
     /// Where it ran.
     pub device: String,
@@ -68,7 +68,7 @@ pub struct Results {
     /// What a run was expected to take, where the plan was chosen by that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_ms: Option<f64>,
-    /// What was expected of each mode.
+    /// The prediction for each mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
     /// Of the whole process, where the system tells.

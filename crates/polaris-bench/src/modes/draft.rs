@@ -1,22 +1,13 @@
-//! Small ONNX graphs, made node by node in memory: standard operators, weights that are random and always the
-//! same.
-
-use std::collections::HashMap;
+//! Graphs with what they are run on: inputs and weights that are random and always the same.
 
 use polaris_data::Random;
-use polaris_onnx::{Attribute, Attributes, Dim, Graph, Model, Node, Tensor, Type, ValueId};
+use polaris_onnx::{GraphBuilder, Model, Tensor, Type, Value, ValueId};
 
 use crate::Result;
 
-/// The version of operators that the graphs are written in.
-const OPSET: i64 = 17;
-/// The version of the format that came with it.
-const IR_VERSION: i64 = 8;
-
-/// A graph in the making.
-#[derive(Default)]
+/// A graph in the making, and its inputs.
 pub struct Draft {
-    graph: Graph,
+    pub graph: GraphBuilder,
     inputs: Vec<(String, Tensor)>,
 }
 
@@ -27,10 +18,14 @@ pub struct Drafted {
 }
 
 impl Draft {
+    pub fn new() -> Self {
+        Self { graph: GraphBuilder::new("workload"), inputs: Vec::new() }
+    }
+
     /// An input of numbers from -1 to 1.
     pub fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<ValueId> {
         let words: Vec<u64> = name.bytes().map(u64::from).collect();
-        self.input(name, uniform(&words, shape, 1.0)?)
+        Ok(self.input(name, uniform(&words, shape, 1.0)?))
     }
 
     /// An input of indices below `end`.
@@ -38,89 +33,42 @@ impl Draft {
         let mut random = Random::new(&[end]);
         let count = shape.iter().product();
         let values: Vec<i64> = (0..count).map(|_| random.below(end) as i64).collect();
-        self.input(name, Tensor::new(shape, values)?)
+        Ok(self.input(name, Tensor::new(shape, values)?))
     }
 
-    fn input(&mut self, name: &str, tensor: Tensor) -> Result<ValueId> {
-        let ty = tensor_type(&tensor);
-        let id = self.graph.add_value(name.to_owned(), Some(ty), None);
-        self.graph.inputs.push(id);
+    fn input(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        let id = self.graph.input_of(name, Value::Tensor(tensor.clone()).ty());
         self.inputs.push((name.to_owned(), tensor));
-        Ok(id)
+        id
     }
 
     /// Weights from `-limit` to `limit`; each tensor of a graph has others.
     pub fn weights(&mut self, shape: &[usize], limit: f64) -> Result<ValueId> {
-        let place = self.graph.values.len() as u64;
-        Ok(self.constant(uniform(&[place], shape, limit)?))
-    }
-
-    /// A constant tensor.
-    pub fn constant(&mut self, tensor: Tensor) -> ValueId {
-        let name = format!("constant_{}", self.graph.values.len());
-        self.graph.add_value(name, None, Some(tensor.into()))
-    }
-
-    /// A constant number.
-    pub fn number(&mut self, value: f32) -> ValueId {
-        self.constant(Tensor::scalar(value))
+        let place = self.graph.graph().values.len() as u64;
+        Ok(self.graph.constant(uniform(&[place], shape, limit)?))
     }
 
     /// Constant lengths.
-    pub fn lengths(&mut self, values: &[usize]) -> Result<ValueId> {
+    pub fn lengths(&mut self, values: &[usize]) -> ValueId {
         let values: Vec<i64> = values.iter().map(|&value| value as i64).collect();
-        Ok(self.constant(Tensor::new(&[values.len()], values)?))
-    }
-
-    /// The result of an operator.
-    pub fn node(
-        &mut self,
-        operator: &str,
-        inputs: &[ValueId],
-        attributes: &[(&str, Attribute)],
-    ) -> ValueId {
-        let path = format!("{operator}_{}", self.graph.nodes.len());
-        let output = self.graph.add_value(path.clone(), None, None);
-        let mut given = Attributes::default();
-        for (name, attribute) in attributes {
-            given.set(name, attribute.clone());
-        }
-        self.graph.nodes.push(Node {
-            path,
-            domain: String::new(),
-            operator: operator.to_owned(),
-            version: OPSET,
-            attributes: given,
-            inputs: inputs.iter().copied().map(Some).collect(),
-            outputs: vec![Some(output)],
-        });
-        output
+        self.graph.integers(&values)
     }
 
     /// The model that gives this value.
-    pub fn finish(mut self, output: ValueId) -> Drafted {
-        self.graph.outputs.push(output);
-        let model = Model {
-            graph: self.graph,
-            ir_version: IR_VERSION,
-            opsets: HashMap::from([(String::new(), OPSET)]),
-            producer: "polaris bench modes".to_owned(),
-            metadata: Vec::new(),
-        };
-        Drafted { model, inputs: self.inputs }
+    pub fn finish(mut self, output: ValueId) -> Result<Drafted> {
+        self.graph.output(output);
+        let mut model = self.graph.build()?;
+        "polaris bench modes".clone_into(&mut model.producer);
+        Ok(Drafted { model, inputs: self.inputs })
     }
 }
 
 impl Drafted {
     /// The inputs with their types.
     pub fn types(&self) -> Vec<(&str, Type)> {
-        self.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor_type(tensor))).collect()
+        let ty = |tensor: &Tensor| Value::Tensor(tensor.clone()).ty();
+        self.inputs.iter().map(|(name, tensor)| (name.as_str(), ty(tensor))).collect()
     }
-}
-
-fn tensor_type(tensor: &Tensor) -> Type {
-    let dims = tensor.shape().iter().map(|&length| Dim::Known(length)).collect();
-    Type::Tensor(tensor.element(), Some(dims))
 }
 
 /// Numbers from `-limit` to `limit`, the same for the same words.

@@ -1,4 +1,4 @@
-//! How much time a workload may take, and what is left out of a first look because it takes more.
+//! The time limits of a workload, and what a quick run skips.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Effort {
         if mode != ModeOf::Hybrid {
             let seconds = speeds.expected(mode, flops)?;
             return (seconds > self.longest_call)
-                .then(|| format!("left out: about {seconds:.1} s a call"));
+                .then(|| format!("skipped: about {seconds:.1} s per call"));
         }
         let alone = [ModeOf::Cpu, ModeOf::Gpu];
         // A side whose own call is too long takes even longer to decide about.
@@ -59,7 +59,7 @@ impl Effort {
         let known = alone.map(|mode| speeds.expected(mode, flops)).into_iter().flatten();
         let seconds = CALLS_OF_A_DECISION * known.sum::<f64>();
         (missing || seconds > self.longest_decision)
-            .then(|| format!("left out: about {seconds:.0} s to decide"))
+            .then(|| format!("skipped: about {seconds:.0} s to decide"))
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(quick.too_long(ModeOf::Gpu, flops, &speeds, 1), None);
         speeds.learn(ModeOf::Gpu, billion, 1.0);
         let why = quick.too_long(ModeOf::Gpu, flops, &speeds, 1).unwrap();
-        assert!(why.contains("2.0 s a call"), "{why}");
+        assert!(why.contains("2.0 s per call"), "{why}");
         assert_eq!(full.too_long(ModeOf::Gpu, flops, &speeds, 1), None);
         assert_eq!(quick.too_long(ModeOf::Gpu, None, &speeds, 1), None);
         speeds.learn(ModeOf::Gpu, billion, 0.01);

@@ -17,7 +17,7 @@ use crate::timing::{Contender, Timing, take_turns};
 use crate::{Error, Result};
 
 /// A session goes on without a device that fails; its time would be the CPU's.
-const DEVICE_FAILED: &str = "the device failed; POLARIS_LOG=warn says why";
+const DEVICE_FAILED: &str = "the device failed; POLARIS_LOG=warn shows why";
 
 /// A model in a mode, with what is known of it so far.
 struct Candidate<'a> {
@@ -101,7 +101,7 @@ pub fn measure_graph(
             continue;
         }
         let output = outputs.into_iter().next();
-        let (_, output) = output.ok_or(Error::BadWorkload("the graph gives nothing"))?;
+        let (_, output) = output.ok_or(Error::BadWorkload("the graph has no outputs"))?;
         let output = output.tensor()?.clone();
         let difference = match &expected_outputs {
             None => None,
@@ -164,8 +164,8 @@ fn timed(timing: Timing, first_ms: f64) -> Measured {
     }
 }
 
-/// The largest difference of two outputs, by the largest element of the expected one; infinite where one is
-/// no number.
+/// The largest difference of two outputs, by the largest element of the expected one; infinite where one is not a
+/// number.
 fn largest_difference(found: &Tensor, expected: &Tensor) -> Result<f64> {
     if found.shape() != expected.shape() {
         return Ok(f64::INFINITY);

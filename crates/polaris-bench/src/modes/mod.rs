@@ -1,4 +1,4 @@
-//! This machine's CPU, its GPU, and both together, in what models are made of.
+//! Compares CPU, GPU and hybrid on workloads of models.
 
 mod draft;
 mod effort;
@@ -112,18 +112,21 @@ fn described(device: &DeviceRef) -> OpenCl {
     }
 }
 
-/// What all figures have in common, in words.
+/// Notes on all figures.
 fn notes(runtime: &Runtime, chosen: &[DeviceId], device: Option<&DeviceRef>) -> Vec<String> {
     match device {
         Some(device) if device.info().kind == DeviceKind::Cpu => vec![format!(
-            "{} is the CPU under another name ({}): the modes gpu and hybrid show what OpenCL costs on \
-             this processor, not what a graphics card would bring.",
+            "{} runs on the CPU ({}): the modes gpu and hybrid show the cost of OpenCL on this processor, not the \
+             speed of a graphics card.",
             device.id(),
             device.info().platform
         )],
         Some(_) => Vec::new(),
         None if !chosen.is_empty() => {
-            vec!["Only the CPU was asked for; without --device the modes are compared.".to_owned()]
+            vec![
+                "Only the CPU was selected; select an OpenCL device as well to compare the modes."
+                    .to_owned(),
+            ]
         }
         None => {
             let found = "There is no OpenCL device, so only the CPU is measured.".to_owned();

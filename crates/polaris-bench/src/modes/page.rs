@@ -8,7 +8,7 @@ use super::words::{gigaflops, milliseconds, remark};
 
 /// The page, about the machine that `runtime` is of.
 pub fn page(runtime: &Runtime, results: &Results) -> Page {
-    let mut page = Page::new("CPU, GPU and both").lead(&summary(results));
+    let mut page = Page::new("CPU, GPU and hybrid").lead(&summary(results));
     for wrong in results.disagreements() {
         page = page.lead(&format!("WRONG: {wrong}."));
     }
@@ -22,15 +22,15 @@ pub fn page(runtime: &Runtime, results: &Results) -> Page {
         .table(&figures(results))
         .table(&behind(results))
         .text(READING)
-        .section("What was run")
+        .section("Workloads")
         .facts(&about)
 }
 
-const READING: &str = "A call is the median of samples that were taken in turns, mode by mode; the spread is \
-    their standard deviation by their mean. Predicted is what the cost model expects of the plan that was chosen. \
-    The first call plans, builds programs and, in the mode hybrid, measures and decides; what it finds is kept for \
-    the next time. Computing is the sum of all instructions, each waited for, without the copies of inputs and \
-    outputs. The difference is the largest to the CPU's outputs, by the largest of them.";
+const READING: &str = "Times of a call are medians of samples, and the modes take turns. Spread is the standard \
+    deviation of the samples divided by their mean. Predicted is the prediction of the cost model for the chosen \
+    plan. The first call plans, builds programs and, in mode hybrid, measures instructions and decides; the results \
+    are cached. Computing is the sum of all instructions, each waited for, without the copies of inputs and outputs. \
+    The difference is the largest one to the CPU's outputs, relative to the largest output.";
 
 /// How often each mode is the fastest, in a sentence.
 fn summary(results: &Results) -> String {
@@ -40,7 +40,7 @@ fn summary(results: &Results) -> String {
     };
     let count = |mode: ModeOf| compared.iter().filter(|&&fastest| fastest == mode).count();
     format!(
-        "Fastest: the CPU in {} of {} workloads that were compared, {} in {}, both together in {}.",
+        "Fastest: the CPU in {} of {} compared workloads, {} in {}, hybrid in {}.",
         count(ModeOf::Cpu),
         compared.len(),
         device.id,
@@ -51,8 +51,7 @@ fn summary(results: &Results) -> String {
 
 fn facts(runtime: &Runtime, results: &Results) -> Vec<(&'static str, String)> {
     let hardware = runtime.hardware();
-    let effort =
-        if results.quick { "quick: few rounds, and what takes long is left out" } else { "full" };
+    let effort = if results.quick { "quick: few rounds, slow workloads skipped" } else { "full" };
     let device = results.device.as_ref().map_or("none".to_owned(), |device| {
         format!("{}: {} ({})", device.id, device.name, device.driver)
     });
@@ -77,25 +76,25 @@ fn plots(page: Page, results: &Results) -> Page {
     };
     let is_product = |row: &Row| row.workload.starts_with("matmul");
     let time: Figure = |measured| Some(measured.ms);
-    let mut page = page.section("How long a call takes").text(
-        "Every call begins and ends in the host's memory, so that copies to the device and back are part of \
-         it. Lower is better. Hover over a bar for its exact value.",
+    let mut page = page.section("Time per call").text(
+        "Every call starts and ends in host memory, so copies to the device and back count. Lower is \
+         better. Hover over a bar for its exact value.",
     );
-    page = draw(page, &rows(&is_product), ["Matrix products", "ms a call"], time);
-    page = draw(page, &rows(&|row| !is_product(row)), ["Networks and text", "ms a call"], time);
+    page = draw(page, &rows(&is_product), ["Matmul", "ms per call"], time);
+    page = draw(page, &rows(&|row| !is_product(row)), ["Networks and text", "ms per call"], time);
     let counted = rows(&|row| row.flops.is_some());
     if !counted.is_empty() {
         page = page
-            .section("What is reached")
-            .text("Additions and multiplications by the time of a call. Higher is better.");
-        let words = ["Operations a second", "GFLOPS"];
+            .section("Throughput")
+            .text("Additions and multiplications divided by the time of a call. Higher is better.");
+        let words = ["Throughput", "GFLOPS"];
         page = draw(page, &counted, words, |measured| measured.gflops);
     }
     let compared = rows(&|row| row.fastest.is_some());
     if !compared.is_empty() {
-        page = page
-            .section("Beside the CPU")
-            .text("The CPU's time by that of the mode: above 1 it is faster than the CPU alone.");
+        page = page.section("Speed-up").text(
+            "The time of the CPU divided by the time of the mode: above 1 the mode is faster.",
+        );
         let words = ["Speed-up over the CPU", "times as fast"];
         page = draw(page, &compared, words, |measured| measured.speedup.map(two_digits));
     }
@@ -133,7 +132,7 @@ fn bars(results: &Results, rows: &[&Row], [title, unit]: [&str; 2], figure: Figu
 
 /// As long as fits below a group of bars.
 fn short_title(title: &str) -> String {
-    title.split(',').next().unwrap_or(title).replace("Matrix product", "Product")
+    title.split(',').next().unwrap_or(title).replace("Matrix product", "Matmul")
 }
 
 /// A line of cells for each workload and mode; the last ones are words, if it is said so.

@@ -180,7 +180,7 @@ impl Row {
 }
 
 impl Results {
-    /// In words what is wrong, workload by workload.
+    /// A description of each disagreement.
     pub fn disagreements(&self) -> Vec<String> {
         let mut words = Vec::new();
         for row in &self.results {

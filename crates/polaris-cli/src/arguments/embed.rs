@@ -1,4 +1,4 @@
-//! The arguments of turning text into vectors.
+//! The arguments of `polaris embed`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,47 +10,47 @@ use super::{ModeName, PassChoice};
 /// Options of `embed`.
 #[derive(Debug, Args)]
 pub struct Embed {
-    /// A folder with model.onnx, onnx/model.onnx or model.safetensors, and tokenizer.json; or such a file
+    /// The model: a folder with model.onnx, onnx/model.onnx or model.safetensors, and tokenizer.json; or such a file
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
-    /// A text with one sentence a line, plain or gzip-compressed; - for stdin
+    /// The text to read, one sentence per line, plain or gzip-compressed; - is stdin
     #[arg(value_name = "INPUT", default_value = "-")]
     pub input: PathBuf,
 
-    /// The file to write, .npy or .jsonl; - for JSON lines on stdout
+    /// Write the vectors to this .npy or .jsonl file; - writes JSON lines to stdout
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     pub output: PathBuf,
 
-    /// What to write, if the file's name does not say it
+    /// Write this format; npy needs a file [default: by the file's extension]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<FormatName>,
 
-    /// The model's tokenizer.json, if it does not lie beside the model
+    /// Read the tokenizer from this tokenizer.json [default: next to the model]
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
 
-    /// How the vectors of tokens become one; otherwise as the model's files say, or their mean
+    /// Pool token vectors this way [default: as the model's files say, otherwise mean]
     #[arg(long, value_name = "HOW")]
     pub pooling: Option<PoolingName>,
 
-    /// Give vectors the length 1, whatever the model's files say
+    /// Normalise vectors to length 1 [default: as the model's files say, otherwise normalise]
     #[arg(long, conflicts_with = "no_normalise")]
     pub normalise: bool,
 
-    /// Leave vectors as long as they are; otherwise as the model's files say, or of length 1
+    /// Do not normalise vectors, whatever the model's files say
     #[arg(long)]
     pub no_normalise: bool,
 
-    /// Sentences in a batch; otherwise a number that suits their length
+    /// Put this many lines into a batch [default: depends on their length]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub batch: Option<u16>,
 
-    /// Cut sentences after so many tokens; otherwise as the model's files say
+    /// Truncate lines to this many tokens [default: as the model's files say]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
 
-    /// Where to run: on the CPU, on an OpenCL device, or on a GPU if there is one
+    /// Run on the CPU, on an OpenCL device (`--device` chooses one), or on a GPU if there is one
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: ModeName,
 
@@ -58,23 +58,23 @@ pub struct Embed {
     pub passes: PassChoice,
 }
 
-/// What is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatName {
-    /// A NumPy array, a row for each line
+    /// A NumPy array with a row for each line
     Npy,
     /// A JSON object for each line
     Jsonl,
 }
 
-/// How the vectors of tokens become one.
+/// How token vectors are pooled into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PoolingName {
-    /// Their mean
+    /// The mean of all tokens
     Mean,
-    /// That of the first token
+    /// The first token
     Cls,
-    /// The largest number in each place
+    /// The elementwise maximum
     Max,
 }
 
@@ -89,7 +89,7 @@ impl From<PoolingName> for Pooling {
 }
 
 impl Embed {
-    /// Whether vectors get the length 1, if the user says it.
+    /// Whether to normalise vectors, if the user says so.
     pub fn normalised(&self) -> Option<bool> {
         match (self.normalise, self.no_normalise) {
             (true, _) => Some(true),
@@ -98,18 +98,18 @@ impl Embed {
         }
     }
 
-    /// The file to write, if not stdout, and what to write.
+    /// The file to write (`None` for stdout) and its format.
     ///
     /// # Errors
-    /// In words, if the options contradict each other.
+    /// If the options contradict each other.
     pub fn destination(&self, json: bool) -> Result<(Option<&Path>, FormatName), String> {
         if self.output == Path::new("-") {
             return match self.format {
                 Some(FormatName::Npy) => {
-                    Err("NPY begins with the number of rows, so it needs a file: -o OUT.npy".into())
+                    Err("--format npy needs a file, since its header holds the number of rows: add -o OUT.npy".into())
                 }
                 _ if json => {
-                    Err("with --json stdout is for the summary; name a file: -o OUT.jsonl".into())
+                    Err("with --json stdout is for the summary, so vectors need a file: add -o OUT.jsonl".into())
                 }
                 _ => Ok((None, FormatName::Jsonl)),
             };
@@ -122,7 +122,7 @@ impl Embed {
         };
         let format = self.format.or(named).ok_or_else(|| {
             let name = self.output.display();
-            format!("`{name}` ends neither in .npy nor in .jsonl; say what to write with --format")
+            format!("`{name}` ends neither in .npy nor in .jsonl; choose a format with --format npy or --format jsonl")
         })?;
         Ok((Some(&self.output), format))
     }

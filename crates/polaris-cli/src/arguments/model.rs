@@ -1,4 +1,4 @@
-//! The arguments of running models of others.
+//! The arguments of commands that run imported models.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,15 +8,17 @@ use clap::{Args, ValueEnum};
 /// A model and where it runs.
 #[derive(Debug, Args)]
 pub struct ModelChoice {
-    /// An ONNX file
+    /// The ONNX file
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
-    /// Where to run: on the CPU, on an OpenCL device, on both, or on a GPU if there is one
+    /// Run on the CPU, on an OpenCL device, on both, or on a GPU if there is one
+    ///
+    /// `--device` chooses the device; a mode that cannot run there is an error. docs/onnx.md describes the modes.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: ModeName,
 
-    /// A length that the model leaves open, as in batch=4; may be repeated. Others are 1
+    /// Set a symbolic dimension of the model, as in batch=4; may be repeated [default: 1 for each]
     #[arg(long, value_name = "NAME=N")]
     pub dim: Vec<Named<usize>>,
 
@@ -25,16 +27,16 @@ pub struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// The lengths that were given, by name.
+    /// The dimensions that were given, by name.
     pub fn lengths(&self) -> Vec<(String, usize)> {
         self.dim.iter().map(|given| (given.name.clone(), given.value)).collect()
     }
 }
 
-/// What is not rewritten.
+/// Graph passes to skip.
 #[derive(Debug, Args)]
 pub struct PassChoice {
-    /// A graph pass that shall not run, or `all`; may be repeated. docs/onnx.md lists them
+    /// Skip this graph pass, or `all` of them; may be repeated. docs/onnx.md lists them
     #[arg(long, value_name = "NAME")]
     pub no_pass: Vec<String>,
 }
@@ -44,9 +46,9 @@ pub struct PassChoice {
 pub enum ModeName {
     /// On the CPU
     Cpu,
-    /// On an OpenCL device, as far as it has the operations
+    /// On an OpenCL device, as far as it supports the operators
     Gpu,
-    /// On both: each part where measured times say that all is done soonest
+    /// On both: each node where measured times predict the shortest run
     Hybrid,
     /// On a GPU if there is one, otherwise on the CPU
     Auto,
@@ -58,35 +60,43 @@ pub struct Run {
     #[command(flatten)]
     pub choice: ModelChoice,
 
-    /// An input from an NPY file, as in tokens=ids.npy; may be repeated
+    /// Read an input from an NPY file, as in tokens=ids.npy; may be repeated
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub input: Vec<Named<PathBuf>>,
 
-    /// A PNG or JPEG as the model's image: scaled, cropped and normalised as ImageNet's models expect
+    /// Use an image (PNG, JPEG, BMP, TIFF, WebP or PNM) as the input `[N, 3, H, W]`
+    ///
+    /// Scales the shorter side to 256/224 of the input's, crops the centre and normalises colours as ImageNet models
+    /// expect.
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
 
-    /// Names of classes, one a line: the likeliest are printed
+    /// Read class names from this file, one per line, and print the five most probable classes
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
 
-    /// Inputs that are not given are random numbers
+    /// Fill all other inputs with random values
     #[arg(long)]
     pub random_inputs: bool,
 
-    /// Decides the random numbers
+    /// Seed the random inputs
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// Run it so many times, and say how long a run takes
+    /// Run this many times, and print the time of the first run and the median of the others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
-    /// Write each output there as NAME.npy
+    /// Write each output to this folder as NAME.npy
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
 
-    /// Take the time of each instruction, print where it goes, and write a trace of a run there
+    /// Profile each instruction, print the longest, and write a trace of one run to this file
+    ///
+    /// Profiles 5 runs, or as many as `--repeat` says, after the ordinary ones. The trace-event format has a track for
+    /// each device; chrome://tracing and ui.perfetto.dev show it. `--json` lists all instructions. Polaris waits for the
+    /// device after each instruction, so short instructions take longer than in an ordinary run. A device without a
+    /// stored measurement is measured first.
     #[arg(long, value_name = "FILE.json")]
     pub profile: Option<PathBuf>,
 }
@@ -97,15 +107,15 @@ pub struct BenchModel {
     #[command(flatten)]
     pub choice: ModelChoice,
 
-    /// Runs that are measured, after the first one and two to warm up
+    /// Measure this many runs, after the first one and two warm-up runs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
 
-    /// Decides the random inputs
+    /// Seed the random inputs
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// Take the time of each instruction afterwards, and write a trace of a run there
+    /// Profile each instruction afterwards, and write a trace of one run to this file
     #[arg(long, value_name = "FILE.json")]
     pub profile: Option<PathBuf>,
 }
@@ -123,7 +133,7 @@ pub struct Plan {
     #[command(flatten)]
     pub choice: ModelChoice,
 
-    /// Write a page that draws it
+    /// Write the plan and a picture of the arena as self-contained HTML
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
 }
@@ -131,15 +141,15 @@ pub struct Plan {
 /// Options of `onnx-test`.
 #[derive(Debug, Args)]
 pub struct OnnxTest {
-    /// Folders of tests, or of folders of tests
+    /// Folders with tests, or with folders of tests
     #[arg(value_name = "DIR", required = true)]
     pub folders: Vec<PathBuf>,
 
-    /// Where to run
+    /// Run on the CPU, on an OpenCL device, on both, or on a GPU if there is one
     #[arg(long, value_name = "MODE", default_value = "cpu")]
     pub mode: ModeName,
 
-    /// Only tests whose name contains this
+    /// Run only tests whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
 
@@ -147,7 +157,7 @@ pub struct OnnxTest {
     pub passes: PassChoice,
 }
 
-/// A name and what belongs to it.
+/// A `NAME=VALUE` pair.
 #[derive(Debug, Clone)]
 pub struct Named<T> {
     pub name: String,
@@ -158,11 +168,12 @@ impl<T: FromStr> FromStr for Named<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
         if name.is_empty() {
             return Err("the name before `=` is missing".to_owned());
         }
-        let value = value.parse().map_err(|_| format!("`{value}` is not what belongs there"))?;
+        let value =
+            value.parse().map_err(|_| format!("`{value}` is not a valid value after `{name}=`"))?;
         Ok(Self { name: name.to_owned(), value })
     }
 }

@@ -1,4 +1,4 @@
-//! The options of `polaris tune`.
+//! The arguments of `polaris tune`.
 
 use std::path::PathBuf;
 
@@ -20,19 +20,19 @@ pub struct Tune {
     #[command(subcommand)]
     pub what: Option<TuneWhat>,
 
-    /// Show what was tuned; this is what happens if nothing else is asked for
+    /// List every tuned shape with its number of measurements and the best; the default
     #[arg(long)]
     pub list: bool,
 
-    /// Say what is taken for a product, and why
+    /// Explain which configuration a matmul uses, and why
     #[arg(long, value_name = "M,N,K", value_parser = parse_explained)]
     pub explain: Option<Dims>,
 
-    /// Write all measurements to a file
+    /// Write all measurements to this file, replacing it
     #[arg(long, value_name = "FILE.jsonl")]
     pub export: Option<PathBuf>,
 
-    /// Add the measurements of a file
+    /// Add the measurements of this file, without duplicates
     #[arg(long, value_name = "FILE.jsonl")]
     pub import: Option<PathBuf>,
 
@@ -41,10 +41,13 @@ pub struct Tune {
     pub worker: bool,
 }
 
-/// What can be tuned.
+/// The operations that can be tuned.
 #[derive(Debug, Subcommand)]
 pub enum TuneWhat {
-    /// Matrix products
+    /// Tune matmul
+    ///
+    /// Once there are 200 measurements, a predictor is trained on them, and again whenever they have grown by a tenth. Its
+    /// choices serve the shapes between the measured ones.
     #[command(after_help = "Examples:
   polaris tune gemm --budget 60s
   polaris tune gemm --device gpu --shapes 512x512x512,128x768x3072 --budget 200evals
@@ -53,25 +56,28 @@ pub enum TuneWhat {
   polaris tune gemm --target gfx803 --sizes 1024,4096")]
     Gemm(TuneGemm),
 
-    /// Products of a few vectors with a matrix
+    /// Tune products of up to eight vectors with a matrix
     #[command(after_help = "Examples:
   polaris tune gemv --budget 60s
   polaris tune gemv --shapes 1x4096x4096,8x4096x11008 --layout dots --json")]
     Gemv(TuneGemv),
 
-    /// Sums, means, minima and maxima of dense rows
+    /// Tune reductions (sum, mean, min, max) of dense rows
     #[command(after_help = "Examples:
   polaris tune reduce --budget 60s
   polaris tune reduce --shapes 1x16777216,4096x4096 --device gpu")]
     Reduce(TuneReduce),
 
-    /// Transpositions
+    /// Tune transpositions
     #[command(after_help = "Examples:
   polaris tune permute --budget 60s
   polaris tune permute --shapes 1x4096x4096,64x128x768 --device gpu")]
     Permute(TunePermute),
 
-    /// How good strategies and predictions are on what was measured; measures nothing
+    /// Evaluate search strategies and predictors on stored measurements
+    ///
+    /// Measures nothing. It replays the strategies on shapes of which every configuration was measured (`--strategy
+    /// exhaustive`), and cross-validates the predictor on held-out shapes.
     #[command(after_help = "Examples:
   polaris tune gemm --sizes 256,512 --strategy exhaustive --budget 1h
   polaris tune study --seeds 10 --json")]
@@ -81,32 +87,33 @@ pub enum TuneWhat {
 /// How to search.
 #[derive(Debug, Args)]
 pub struct TuneSearch {
-    /// How to search: exhaustive, random, annealing, genetic, bayesian, guided
+    /// Search with this strategy: bayesian, annealing, genetic, random, exhaustive, or guided (by the predictor)
     #[arg(long, value_name = "NAME", default_value = "bayesian")]
     pub strategy: String,
 
-    /// How long: a time for all shapes together (60s, 5m), or evaluations for each (200evals)
+    /// Search this long: a time for all shapes together (60s, 5m, 1h), or evaluations for each shape (200evals)
     #[arg(long, value_name = "BUDGET", default_value = "60s")]
     pub budget: Budget,
 
-    /// How often to time what was found, at different moments; the fastest counts. More than once
-    /// is for machines that are not at rest, and for recordings that others are judged by
+    /// Time each configuration this many times, at different moments, and keep the fastest
+    ///
+    /// More than once is for busy machines, and for recordings that serve as a reference.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
     pub passes: usize,
 
-    /// The same seed makes the same search
+    /// Seed the search; the same seed and measurements repeat it
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 
-    /// Seconds that a build and a first run may take
+    /// Allow this many seconds for a build and a first run before it counts as hung
     #[arg(long, value_name = "S", default_value = "60", value_parser = parse_seconds)]
     pub patience: f64,
 
-    /// Processes that build at the same time
+    /// Build in this many processes at the same time; only one at a time is measured
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_count)]
     pub workers: usize,
 
-    /// Write a page with the search, the parameters and the predictions
+    /// Write the course of the search, the importance of the parameters and the predictions as self-contained HTML
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 }
@@ -114,31 +121,33 @@ pub struct TuneSearch {
 /// Options of `tune gemm`.
 #[derive(Debug, Args)]
 pub struct TuneGemm {
-    /// Products of an m x k matrix with a k x n one; 256, 512 and 1024 if nothing else is named
+    /// Tune matmuls of these shapes [default: squares of 256, 512 and 1024]
     #[arg(long, value_name = "MxNxK,...", value_delimiter = ',')]
     pub shapes: Vec<Dims>,
 
-    /// Sizes of square products
+    /// Tune square matmuls of these sizes
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_dimension)]
     pub sizes: Vec<usize>,
 
-    /// Square products of this size and of sizes a little smaller and larger
+    /// Tune square matmuls of this size, and of sizes a fortieth smaller and larger
     #[arg(long, value_name = "N", value_parser = parse_dimension)]
     pub around: Option<usize>,
 
-    /// The type of the operands
+    /// Use operands of this type
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = numbers())]
     pub dtype: Numbers,
 
-    /// Whether A and B are stored as they are (n) or as their transposes (t)
+    /// Store A and B as they are (n) or transposed (t)
     #[arg(long, value_name = "AB", default_value = "nn", value_parser = transposes())]
     pub transpose: Transpose,
 
-    /// Predict for a card that is not there, from its machine code: gfx803
+    /// Predict for a card that is not installed, from its machine code: gfx803
+    ///
+    /// Nothing runs: clang compiles the candidates, and docs/gcn-model.md describes the model that predicts their times.
     #[arg(long, value_name = "CHIP", conflicts_with_all = ["report", "passes"])]
     pub target: Option<String>,
 
-    /// Put the predictions for the target into a file of decisions
+    /// Write the predictions for the target to this file of decisions
     #[arg(long, value_name = "FILE.json", requires = "target")]
     pub output: Option<PathBuf>,
 
@@ -149,7 +158,7 @@ pub struct TuneGemm {
 /// Options of `tune gemv`.
 #[derive(Debug, Args)]
 pub struct TuneGemv {
-    /// Vectors, lines of the matrix, and their length
+    /// Tune these shapes: vectors, lines of the matrix, and their length
     #[arg(
         long,
         value_name = "VxLxK,...",
@@ -158,12 +167,11 @@ pub struct TuneGemv {
     )]
     pub shapes: Vec<Dims>,
 
-    /// Whether neighbours in the matrix are multiplied with neighbours in the vector (dots) or
-    /// belong to neighbouring results (columns)
+    /// Store the matrix along k (dots) or along its results (columns)
     #[arg(long, value_name = "LAYOUT", default_value = "dots")]
     pub layout: LayoutName,
 
-    /// The type of the operands
+    /// Use operands of this type
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = numbers())]
     pub dtype: Numbers,
 
@@ -174,11 +182,11 @@ pub struct TuneGemv {
 /// Options of `tune reduce`.
 #[derive(Debug, Args)]
 pub struct TuneReduce {
-    /// Rows, and the elements of each
+    /// Tune these shapes: rows, and the elements of each
     #[arg(long, value_name = "RxN,...", value_delimiter = ',', default_value = "1x4194304,1024x4096", value_parser = parse_pair)]
     pub shapes: Vec<[usize; 2]>,
 
-    /// The type of the elements
+    /// Use elements of this type: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = parse_float)]
     pub dtype: DType,
 
@@ -189,7 +197,7 @@ pub struct TuneReduce {
 /// Options of `tune permute`.
 #[derive(Debug, Args)]
 pub struct TunePermute {
-    /// Matrices, and the rows and columns of each as it is stored
+    /// Tune these shapes: matrices, and the rows and columns of each as it is stored
     #[arg(
         long,
         value_name = "BxRxC,...",
@@ -198,7 +206,7 @@ pub struct TunePermute {
     )]
     pub shapes: Vec<Dims>,
 
-    /// The type of the elements
+    /// Use elements of this type: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = parse_float)]
     pub dtype: DType,
 
@@ -209,16 +217,16 @@ pub struct TunePermute {
 /// Options of `tune study`.
 #[derive(Debug, Args)]
 pub struct TuneStudy {
-    /// Searches of each strategy
+    /// Replay each strategy with this many seeds
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
 
-    /// Parts into which the shapes are cut for cross-validation
+    /// Split the shapes into this many parts for cross-validation
     #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
     pub folds: usize,
 }
 
-/// How the matrix of a product with vectors lies in memory.
+/// The memory layout of the matrix of `tune gemv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutName {
     Dots,
@@ -226,7 +234,7 @@ pub enum LayoutName {
 }
 
 impl TuneGemm {
-    /// All products, each once.
+    /// All matmuls, without duplicates.
     pub fn problems(&self) -> Vec<ProblemKey> {
         let around = self.around.into_iter().flat_map(problems::around);
         let sizes = self.sizes.iter().copied().chain(around).map(Dims::square);
@@ -265,7 +273,7 @@ fn parse_explained(text: &str) -> polaris_bench::Result<Dims> {
 }
 
 fn parse_pair(text: &str) -> Result<[usize; 2], String> {
-    let bad = || format!("{text:?} is not ROWSxELEMENTS, as in 1024x4096");
+    let bad = || format!("{text:?} is not a shape; expected ROWSxELEMENTS, as in 1024x4096");
     let (rows, elements) = text.split_once('x').ok_or_else(bad)?;
     let size = |text: &str| parse_dimension(text).map_err(|error| error.to_string());
     Ok([size(rows)?, size(elements)?])
@@ -274,10 +282,10 @@ fn parse_pair(text: &str) -> Result<[usize; 2], String> {
 fn parse_float(text: &str) -> Result<DType, String> {
     let types = [DType::F32, DType::F16, DType::BF16, DType::F64];
     let found = types.into_iter().find(|dtype| dtype.name() == text);
-    found.ok_or_else(|| format!("{text:?} is none of f32, f16, bf16, f64"))
+    found.ok_or_else(|| format!("{text:?} is not a type; expected f32, f16, bf16 or f64"))
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse::<usize>().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| format!("{text:?} is not a number from 1 to 64"))
+    count.ok_or_else(|| format!("{text:?} is out of range; expected a number from 1 to 64"))
 }

@@ -1,4 +1,4 @@
-//! `polaris bench gemm`: matrix products, beside other libraries' where they are installed.
+//! `polaris bench gemm`: measures matmul, in turns with other libraries where they are installed.
 
 use polaris_bench::gemm::{self, DeviceFacts, GemmOptions, Results, Row, speed_text};
 
@@ -36,11 +36,11 @@ pub fn run(global: Global, options: &Gemm) -> anyhow::Result<u8> {
     }
     if let Some(file) = &options.report {
         replace_file(file, &gemm::page(&session.runtime, &results).render())?;
-        say!("note: the report is in {}", file.display());
+        say!("note: wrote the report to {}", file.display());
     }
     if let Some(folder) = &options.save {
         for file in gemm::save(folder, &results)? {
-            say!("note: the results are in {}", file.display());
+            say!("note: wrote the results to {}", file.display());
         }
     }
     Ok(exit::OK)
@@ -85,7 +85,7 @@ fn heading(facts: &DeviceFacts) -> String {
     let peers: Vec<String> =
         facts.peers.iter().map(|peer| format!("{} {}", peer.name, peer.version)).collect();
     let peers =
-        if peers.is_empty() { String::new() } else { format!("\n  beside {}", peers.join("; ")) };
+        if peers.is_empty() { String::new() } else { format!("\n  peers: {}", peers.join("; ")) };
     format!(
         "{} {} ({}, driver {}{threads})\n  roofline: {:.0} GFLOPS FP32, {:.1} GB/s{peers}",
         facts.device,
@@ -145,11 +145,11 @@ fn print_rows(rows: &[&Row]) -> anyhow::Result<()> {
     table.print()
 }
 
-/// Whether the copies of a streamed product were hidden behind its arithmetic.
+/// How far the copies of a streamed matmul overlapped its arithmetic.
 fn print_overlap(row: &Row) -> anyhow::Result<()> {
     let Some(overlap) = row.overlap else { return Ok(()) };
     print_line(&format!(
-        "  {} {}: copies {:.2} ms, products {:.2} ms, both at once {:.2} ms (the device's clock)",
+        "  {} {}: copies {:.2} ms, matmul {:.2} ms, overlap {:.2} ms (by the device's clock)",
         row.dims(),
         row.variant,
         overlap.copying_ms,
@@ -158,7 +158,7 @@ fn print_overlap(row: &Row) -> anyhow::Result<()> {
     ))
 }
 
-/// The command that gives these results again, without the files that this one writes.
+/// The command that reproduces these results, without the options that write files.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let mut words = vec!["polaris".to_owned()];
     let mut is_file = false;

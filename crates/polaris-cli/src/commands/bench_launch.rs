@@ -1,4 +1,4 @@
-//! `polaris bench launch`: what one small operation costs, beside a bare OpenCL enqueue.
+//! `polaris bench launch`: the overhead of one small operation against a bare OpenCL enqueue.
 
 use polaris_bench::launch::{self, BATCHES, CALLS, ELEMENTS};
 
@@ -17,7 +17,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     output::print_line(&format!(
-        "add of {ELEMENTS} f32, microseconds a call, medians of {BATCHES} x {CALLS} calls in turn"
+        "add of {ELEMENTS} f32, microseconds per call, medians of {BATCHES} x {CALLS} calls in turns"
     ))?;
     let mut table = Table::new(&["device", "call", ">us", ">bare enqueue", ">added"]);
     let show = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.2}"));

@@ -1,4 +1,4 @@
-//! `polaris bench memory`: copy, add and sum beside the plain loop or the device's own copy.
+//! `polaris bench memory`: copy, add and sum against a plain loop or the driver's copy.
 
 use polaris::runtime::Bytes;
 use polaris_bench::memory::{self, MemoryOptions, ROUNDS};
@@ -20,11 +20,11 @@ pub fn run(global: Global, options: &Memory) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     output::print_line(&format!(
-        "arrays of {}, f32, medians of {ROUNDS} rounds in turn",
+        "arrays of {}, f32, medians of {ROUNDS} rounds in turns",
         Bytes(options.size)
     ))?;
     let mut table =
-        Table::new(&["device", "operation", ">GB/s", "beside", ">GB/s", ">ratio", ">memcpy"]);
+        Table::new(&["device", "operation", ">GB/s", "baseline", ">GB/s", ">ratio", ">memcpy"]);
     for row in results.results {
         table.row(vec![
             row.device.to_string(),

@@ -1,4 +1,4 @@
-//! `polaris bench modes`: this machine's CPU, its GPU, and both together, in what models are made of.
+//! `polaris bench modes`: compares CPU, GPU and hybrid on workloads of models.
 
 use polaris_bench::modes::{
     self, Entry, ModesOptions, Results, Row, gigaflops, milliseconds, remark,
@@ -21,12 +21,12 @@ pub fn run(global: Global, options: &BenchModes) -> anyhow::Result<u8> {
     }
     if let Some(file) = &options.html {
         replace_file(file, &modes::page(&session.runtime, &results).render())?;
-        say!("note: the page is {}", file.display());
+        say!("note: wrote the page to {}", file.display());
     }
     Ok(if results.ok { exit::OK } else { exit::FOUND_WRONG })
 }
 
-/// The short form, for a first look at a machine.
+/// The quick form, for `polaris quickstart`.
 pub fn quick(session: &Session) -> anyhow::Result<Results> {
     measure(session, Vec::new(), true)
 }
@@ -41,14 +41,14 @@ fn measure(session: &Session, only: Vec<String>, quick: bool) -> anyhow::Result<
 /// Marks the fastest mode of a workload.
 const MARK: &str = "*";
 
-/// Prints the table and what must be known to read it.
+/// Prints the table and its legend.
 pub fn print(results: &Results) -> anyhow::Result<()> {
     print_line(&title(results))?;
     let mut table = Table::new(&[
         "workload",
         "mode",
         "",
-        ">ms a call",
+        ">ms per call",
         ">spread",
         ">GFLOPS",
         ">by cpu",
@@ -66,19 +66,17 @@ pub fn print(results: &Results) -> anyhow::Result<()> {
     table.print()?;
     print_line("")?;
     print_line(&format!(
-        "  {MARK} fastest. Calls begin and end in the host's memory; medians of rounds in turn, spread is \
-         the standard deviation."
+        "  {MARK} fastest. Calls start and end in host memory; medians of rounds in turns; spread is the \
+         relative standard deviation."
     ))?;
     if results.quick {
-        print_line(
-            "  What takes long is left out of this quick form; `polaris bench modes` measures all.",
-        )?;
+        print_line("  This quick run skips slow workloads; `polaris bench modes` measures all.")?;
     }
     for note in &results.notes {
         print_line(&format!("  {note}"))?;
     }
     for wrong in results.disagreements() {
-        print_line(&format!("  WRONG: {wrong}; `polaris check` looks for the kernel"))?;
+        print_line(&format!("  WRONG: {wrong}; `polaris check` finds the kernel"))?;
     }
     Ok(())
 }
@@ -110,8 +108,8 @@ fn figures(row: &Row, entry: &Entry) -> [String; 7] {
     ]
 }
 
-/// Keeps the library from saying on stderr, for every workload, that it measures instructions, as long as
-/// the user did not ask for its words.
+/// Silences the library's notes that it measures instructions, which would appear for every workload, unless
+/// `POLARIS_LOG` is set.
 struct Quiet(log::LevelFilter);
 
 impl Quiet {

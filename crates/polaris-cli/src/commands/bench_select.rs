@@ -1,4 +1,4 @@
-//! `polaris bench select`: how long it takes to choose a kernel for a product, and what the predictor weighs.
+//! `polaris bench select`: the time to choose a matmul kernel, and the size of the predictor.
 
 use polaris_bench::select;
 
@@ -15,7 +15,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
         output::print_json("polaris.bench.select/1", &results)?;
         return Ok(exit::OK);
     }
-    output::print_line("choosing the kernel of a product, microseconds")?;
+    output::print_line("choosing a matmul kernel, microseconds")?;
     let mut table = Table::new(&[
         "device",
         ">first",
@@ -24,7 +24,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
         ">measured",
         ">predicted",
         ">predictor bytes",
-        ">us a prediction",
+        ">us per prediction",
     ]);
     for row in results.results {
         let predictor = row.predictor.as_ref();

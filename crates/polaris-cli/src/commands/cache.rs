@@ -1,4 +1,4 @@
-//! `polaris cache`: what is on disk and can be made again: built programs, packed weights, measured costs.
+//! `polaris cache`: built programs, prepacked weights and measured costs on disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::{exit, output};
 
 #[derive(Serialize)]
 struct Contents {
-    /// Of programs; the other folders lie beside it.
+    /// The folder of programs; the others are next to it.
     folder: Option<PathBuf>,
     programs: usize,
     bytes: u64,
-    /// Models' weights as the CPU likes them.
+    /// Prepacked weights of models.
     packed: Files,
-    /// What instructions of models cost.
+    /// Measured times of instructions.
     costs: Files,
     removed: usize,
 }
@@ -44,7 +44,7 @@ impl Files {
 fn clear(folder: Option<&Path>) -> anyhow::Result<usize> {
     let mut removed = 0;
     for file in files_in(folder) {
-        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         removed += 1;
     }
     Ok(removed)
@@ -73,20 +73,26 @@ pub fn run(global: Global, options: &Cache) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let Some(cache) = cache else {
-        output::print_line("there is no cache folder; set POLARIS_CACHE_DIR to have one")?;
+        output::print_line(
+            "there is no cache folder, since the home folder is unknown; set POLARIS_CACHE_DIR",
+        )?;
         return Ok(exit::OK);
     };
     if options.clear {
-        output::print_line(&format!("{removed} files were removed"))?;
+        output::print_line(&format!("removed {removed} files"))?;
     }
     let Contents { packed, costs, .. } = contents;
     output::print_line(&format!("in {}:", cache.display()))?;
     output::print_line(&format!("  {count} programs, {}", Bytes(bytes)))?;
     output::print_line(&format!(
-        "  packed weights of {} models, {}",
+        "  prepacked weights of {} models, {}",
         packed.files,
         Bytes(packed.bytes)
     ))?;
-    output::print_line(&format!("  costs on {} devices, {}", costs.files, Bytes(costs.bytes)))?;
+    output::print_line(&format!(
+        "  measured costs of {} devices, {}",
+        costs.files,
+        Bytes(costs.bytes)
+    ))?;
     Ok(exit::OK)
 }

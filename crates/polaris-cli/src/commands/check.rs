@@ -1,4 +1,4 @@
-//! `polaris check`: every operation against its reference, on the user's own devices.
+//! `polaris check`: tests every operation against its reference, on the user's devices.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     })
 }
 
-/// Prints a table per device, and what was wrong.
+/// Prints a table per device, and the wrong kernels.
 pub fn print(checked: &Checked) -> anyhow::Result<()> {
     for device in &checked.devices {
         output::print_line(&format!(
@@ -89,18 +89,18 @@ fn print_failures(device: &CheckedDevice) -> anyhow::Result<()> {
     let report = &device.report;
     for kernel in report.failures() {
         let way = match kernel.worked_around {
-            Some(true) => "quarantined; without it results are right",
+            Some(true) => "quarantined; results are correct without it",
             Some(false) => "quarantined, and results are STILL WRONG without it",
             None if device.report.cancelled => "quarantined",
-            None => "there is nothing to take its place",
+            None => "nothing can replace it",
         };
         let reason = kernel.reason.as_deref().unwrap_or_default();
         output::print_line(&format!("  {}: {way}\n    {reason}", kernel.kernel))?;
     }
     let rest = match (report.left_out, report.cancelled) {
         (0, _) => String::new(),
-        (n, true) => format!("; stopped, {n} cases were left out"),
-        (n, false) => format!("; {n} cases were left out for time (`--limit SECONDS` gives more)"),
+        (n, true) => format!("; stopped, {n} cases were skipped"),
+        (n, false) => format!("; {n} cases were skipped for time (`--limit SECONDS` allows more)"),
     };
     output::print_line(&format!(
         "  {} of {} kernels, {} cases in {:.1} s{rest}",

@@ -1,4 +1,4 @@
-//! `polaris devices`: what this machine has, what works, and what to do where it does not.
+//! `polaris devices`: the hardware of this machine, what works, and how to fix what does not.
 
 use polaris::runtime::hardware::{Advice, Hardware};
 use polaris::runtime::machine::{CheckStatus, DeviceProfile, Measurement};
@@ -11,13 +11,13 @@ use crate::output::{self, print_line};
 use crate::session::Session;
 use crate::{exit, interrupt};
 
-/// Everything that is known of the machine.
+/// A description of the machine.
 #[derive(Serialize)]
 pub struct Machine<'a> {
     hardware: &'a Hardware,
     devices: Vec<Described<'a>>,
     opencl: &'a OpenClReport,
-    /// GPUs without a usable driver, with the way to one.
+    /// How to install a driver, for each GPU without one.
     cures: Vec<String>,
     advice: Advice,
 }
@@ -29,7 +29,7 @@ struct Described<'a> {
     capabilities: &'a Capabilities,
     memory: MemoryUse,
     profile: Option<&'a DeviceProfile>,
-    /// Whether it is what is used where none is named.
+    /// Whether it is the default device.
     default: bool,
 }
 
@@ -50,7 +50,7 @@ pub fn run(global: Global, options: &Devices) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Measures the chosen devices and remembers the figures, each as soon as it is complete.
+/// Measures the chosen devices and stores the figures of each as soon as they are complete.
 pub fn measure_devices(session: &mut Session) -> anyhow::Result<()> {
     for device in session.devices()? {
         let bar = output::progress(1, &format!("measuring {}", device.id()));
@@ -62,7 +62,7 @@ pub fn measure_devices(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gathers what is known.
+/// Describes the machine.
 pub fn describe(session: &Session) -> Machine<'_> {
     let runtime = &session.runtime;
     let devices = runtime.devices().iter().map(|device| Described {
@@ -142,8 +142,7 @@ fn print_device(device: &Described<'_>) -> anyhow::Result<()> {
     print_line(&format!("\n{:<10} {}{default}", info.id.to_string(), info.name))?;
     if let Some(version) = &info.opencl_version {
         print_line(&format!("  {}, {}, driver {}", info.platform, version, info.driver))?;
-        let kind =
-            if info.kind == DeviceKind::Cpu { "the CPU itself, through OpenCL" } else { "a GPU" };
+        let kind = if info.kind == DeviceKind::Cpu { "the CPU, through OpenCL" } else { "a GPU" };
         let address =
             info.pci_address.as_ref().map_or(String::new(), |address| format!(" at {address}"));
         print_line(&format!(
@@ -166,7 +165,7 @@ fn print_device(device: &Described<'_>) -> anyhow::Result<()> {
     }
     if info.opencl_version.is_some() {
         print_line(&format!(
-            "  one allocation up to {}; local memory {}; work-groups up to {}, in steps of {}",
+            "  largest allocation {}; local memory {}; work-groups up to {}, in multiples of {}",
             Bytes(capabilities.max_allocation_bytes),
             Bytes(capabilities.local_memory_bytes),
             capabilities.max_work_group,
@@ -203,13 +202,13 @@ fn capability_words(capabilities: &Capabilities) -> String {
 
 fn print_measurement(measured: &Measurement, transfers: bool) -> anyhow::Result<()> {
     print_line(&format!(
-        "  measured: {:.0} GFLOPS FP32, {:.1} GB/s memory, {:.1} us a launch",
+        "  measured: {:.0} GFLOPS FP32, {:.1} GB/s memory, {:.1} us per launch",
         measured.fp32_gflops, measured.memory_gbs, measured.launch_us
     ))?;
     if transfers {
         let (up, down) = (measured.host_to_device, measured.device_to_host);
         print_line(&format!(
-            "  to the device {:.1} GB/s ({:.0} us), from it {:.1} GB/s ({:.0} us)",
+            "  upload {:.1} GB/s ({:.0} us latency), download {:.1} GB/s ({:.0} us latency)",
             up.gbs, up.latency_us, down.gbs, down.latency_us
         ))?;
     }
@@ -224,10 +223,10 @@ fn print_check(profile: Option<&DeviceProfile>, needs_check: bool) -> anyhow::Re
             let words = match check.status {
                 CheckStatus::Passed => format!("passed, {} kernels", check.passed),
                 CheckStatus::Failed => {
-                    format!("{} kernels right, {} WRONG", check.passed, check.failed)
+                    format!("{} kernels correct, {} WRONG", check.passed, check.failed)
                 }
                 CheckStatus::Unusable => "FAILED; try another driver, then polaris check".into(),
-                CheckStatus::Cancelled => "skipped (polaris check makes up for it)".into(),
+                CheckStatus::Cancelled => "skipped (run polaris check)".into(),
             };
             print_line(&format!("  {kind}: {words}"))?;
         }

@@ -1,9 +1,9 @@
-//! `polaris eval`: how good a trained model is.
+//! `polaris eval`: evaluates a trained model.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use polaris::nn::train::{self, Evaluation, ModelFile, load_data};
+use polaris::nn::train::{self, ConfigTable, Evaluation, ModelFile, TaskLoss, load_data};
 use serde::Serialize;
 
 use super::train::{changed, chosen_device, in_words};
@@ -27,28 +27,13 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
     let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
-    let table = toml::Table::try_from(&about.config)?;
-    let config = changed(&table, "the model's configuration", "", &options.set)?;
-    let data = load_data(&config, Path::new(""), Some(&about))?;
-    if data.task != about.task || config.model != about.config.model {
-        bail!(
-            "a model is tested for what it learned: only values of [data] and [train] can be set"
-        );
-    }
-    if data.ends.outputs != about.outputs || data.ends.input != about.input {
-        bail!(
-            "the data have examples of {:?} and {} outputs, the model {:?} and {}",
-            data.ends.input,
-            data.ends.outputs,
-            about.input,
-            about.outputs
-        );
-    }
+    let config = changed(&ConfigTable::of(&about.config)?, &options.set)?;
+    let data = load_data(&config, Some(&about))?;
     let loader = if options.all { Some(data.all()?) } else { data.validation };
     let Some(loader) = loader else {
-        bail!("there is nothing to test with; try --all or --set data.validation=0.2");
+        bail!("the data has no validation examples; try --all or --set data.validation=0.2");
     };
-    let evaluation = train::evaluate(&*model, &loader, data.task, &device, None)?;
+    let evaluation = train::evaluate(&*model, &loader, &TaskLoss::new(data.task), &device, None)?;
     let evaluated = Evaluated {
         model: path,
         device: device.id().to_string(),
@@ -62,12 +47,12 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// The model's file: itself, or that of a training's folder.
+/// The model file: the path itself, or the one in the folder of a training run.
 pub fn model_path(path: &Path) -> anyhow::Result<PathBuf> {
     let path = if path.is_dir() { path.join("model.safetensors") } else { path.to_owned() };
     if !path.exists() {
         bail!(
-            "{}: there is no model; give a file or folder that `polaris train` wrote",
+            "{}: there is no model; name a file or folder that `polaris train` wrote",
             path.display()
         );
     }
@@ -79,7 +64,7 @@ fn print(evaluated: &Evaluated<'_>) -> anyhow::Result<()> {
     if evaluated.evaluation.confusion.len() < evaluated.classes.len() {
         return Ok(());
     }
-    let mut table = Table::new(&["class", ">examples", ">found", ">taken for it"]);
+    let mut table = Table::new(&["class", ">examples", ">recall", ">precision"]);
     let confusion = &evaluated.evaluation.confusion;
     for (class, name) in evaluated.classes.iter().enumerate() {
         let examples: u64 = confusion[class].iter().sum();

@@ -1,4 +1,4 @@
-//! `polaris export`: a trained model as a file of ONNX.
+//! `polaris export`: writes a trained model as ONNX.
 
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,10 @@ pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     let json = global.json;
     let (model, path) = (model_path(&options.model)?, &options.out);
     if path.is_dir() {
-        bail!("{}: this is a folder; name a file, as in --out model.onnx", path.display());
+        bail!("{} is a folder; name a file, as in --out model.onnx", path.display());
     }
     if path.exists() && std::fs::canonicalize(path)? == std::fs::canonicalize(&model)? {
-        bail!("{}: this is the model itself; name another file", path.display());
+        bail!("{} is the model itself; name another file", path.display());
     }
     let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
@@ -57,7 +57,10 @@ fn print(exported: &Exported<'_>) -> anyhow::Result<()> {
         format!("`{}`, {} [{}]", end.name, end.element, lengths.collect::<Vec<_>>().join(", "))
     };
     let (path, model) = (exported.path.display(), exported.model.display());
-    print_line(&format!("{model} is now {path}: {} bytes of ONNX, opset {OPSET}", exported.bytes))?;
-    print_line(&format!("  gets   {}", end(&exported.input)))?;
-    print_line(&format!("  gives  {}", end(&exported.output)))
+    print_line(&format!(
+        "exported {model} to {path}: {} bytes of ONNX, opset {OPSET}",
+        exported.bytes
+    ))?;
+    print_line(&format!("  input   {}", end(&exported.input)))?;
+    print_line(&format!("  output  {}", end(&exported.output)))
 }

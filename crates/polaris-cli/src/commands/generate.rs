@@ -1,4 +1,4 @@
-//! `polaris generate`: text from a trained GPT.
+//! `polaris generate`: samples text from a trained GPT.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -30,12 +30,12 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
     if about.task != Task::Tokens {
-        bail!("{}: this model does not predict text; only a gpt does", path.display());
+        bail!("{}: this model does not generate text; only a GPT does", path.display());
     }
     let tokenizer = Words::new(about.tokenizer)?.tokenizer;
     let mut tokens = tokenizer.encode(&options.prompt)?;
     if tokens.is_empty() && !options.prompt.is_empty() {
-        bail!("the model's tokenizer has no tokens for the prompt; give another one");
+        bail!("the model's tokenizer has no tokens for this prompt; use another prompt");
     }
     if tokens.is_empty() {
         tokens.push(0);
@@ -56,7 +56,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     generate(&*model, &device, context, &mut tokens, options.tokens, &sampling, |token| {
         shown.push(token);
         if !json {
-            // A character may take several tokens: half of it is not shown yet.
+            // A character may take several tokens; print it when it is complete.
             let text = tokenizer.decode(&shown);
             let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
             if let Some(new) = whole.get(written..) {
@@ -76,12 +76,12 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
         output::print_json("polaris.generate/1", &generated)?;
     } else {
         output::print_line("")?;
-        say!("{count} tokens, {:.1} a second", count as f64 / seconds.max(1e-9));
+        say!("{count} tokens, {:.1} tokens/s", count as f64 / seconds.max(1e-9));
     }
     Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
 }
 
-/// Text as the model makes it, for a program; for a terminal without what would change it.
+/// The text for a program; escaped for a terminal.
 fn for_reader(text: &str, terminal: bool) -> Cow<'_, str> {
     if terminal { polaris::printable_lines(text) } else { Cow::Borrowed(text) }
 }

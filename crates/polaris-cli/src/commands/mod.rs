@@ -9,7 +9,6 @@ pub mod cache;
 pub mod check;
 pub mod completions;
 pub mod devices;
-pub mod digits;
 pub mod embed;
 pub mod eval;
 pub mod export;

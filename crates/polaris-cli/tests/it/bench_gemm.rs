@@ -1,4 +1,4 @@
-//! `polaris bench gemm`: figures of matrix products, and the files made of them.
+//! `polaris bench gemm`: figures of matmuls, and the files made of them.
 
 use crate::common::Home;
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn results_become_a_page_and_files() {
         page.display(),
         folder.display()
     );
-    home.run(&arguments).exits_with(0).says(&["f32", "GFLOPS", "roofline", "the report is in"]);
+    home.run(&arguments).exits_with(0).says(&["f32", "GFLOPS", "roofline", "wrote the report to"]);
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.contains("<svg") && html.contains("polaris bench gemm --device cpu --sweep"));
     assert!(!html.contains("http"), "the page should need nothing else");
@@ -100,8 +100,8 @@ fn what_does_not_fit_is_skipped_and_slips_are_answered() {
     assert_eq!(bench["results"].as_array().unwrap().len(), 1);
     assert_eq!(bench["skipped"][0]["m"], 2_000_000_000);
     for (wrong, word) in [
-        ("--sizes 0", "without elements"),
-        ("--sizes 99999999999", "more than"),
+        ("--sizes 0", "at least 1"),
+        ("--sizes 99999999999", "too large"),
         ("--sizes many", "whole number"),
         ("--shapes 1x2", "MxNxK"),
         ("--sweep 9:3:1", "ends before"),

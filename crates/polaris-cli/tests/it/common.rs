@@ -66,8 +66,7 @@ impl Home {
         Answer::of(&mut self.command(arguments))
     }
 
-    /// Whether there is `opencl:0`; without it the test is skipped in words, or fails if OpenCL
-    /// is required.
+    /// Whether there is `opencl:0`; without it the test is skipped with a message, or fails if OpenCL is required.
     pub fn has_opencl(&self) -> bool {
         let machine = self.run("devices --json --no-first-check").json();
         let found = machine["devices"].as_array().is_some_and(|devices| devices.len() > 1);

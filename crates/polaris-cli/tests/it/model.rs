@@ -1,4 +1,4 @@
-//! Models of others on the command line: what they take, where their time goes, where they run.
+//! Imported models on the command line: what they take, where their time goes, where they run.
 
 use std::fs;
 
@@ -76,7 +76,7 @@ fn a_profile_is_printed_written_as_a_trace_and_remembered() {
     home.run(&arguments).exits_with(0).says(&[
         "is damaged",
         "convolution",
-        "a run without watching",
+        "a run without profiling",
     ]);
     let again = home.run(&arguments).exits_with(0);
     assert_eq!(again.notes_with("damaged"), 0, "{again:#?}");

@@ -16,8 +16,7 @@ fn rusticl_device(machine: &Value) -> Option<&Value> {
     machine["devices"].as_array()?.iter().find(|device| device["platform"] == "rusticl")
 }
 
-/// Its name on the command line; without one the test is skipped in words, or fails if rusticl is
-/// required.
+/// Its name on the command line; without one the test is skipped with a message, or fails if rusticl is required.
 fn rusticl_id(home: &Home) -> Option<String> {
     let machine = run(home, "devices --json --no-first-check").exits_with(0).json();
     let Some(device) = rusticl_device(&machine) else {
@@ -74,10 +73,10 @@ fn the_first_check_of_a_new_device_survives_the_driver() {
     };
     let arguments = format!("bench memory --size 1MiB --device {id} --json");
     let first = run(&home, &arguments).exits_with(0);
-    assert_eq!(first.notes_with("a quick check runs"), 1, "{first:#?}");
+    assert_eq!(first.notes_with("running a quick check"), 1, "{first:#?}");
     assert_eq!(first.json()["results"].as_array().unwrap().len(), 3);
     let second = run(&home, &arguments).exits_with(0);
-    assert_eq!(second.notes_with("a quick check runs"), 0, "{second:#?}");
+    assert_eq!(second.notes_with("running a quick check"), 0, "{second:#?}");
 }
 
 #[test]

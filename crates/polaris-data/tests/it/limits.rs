@@ -139,8 +139,8 @@ fn a_tokenizer_that_contradicts_itself_is_refused_when_it_is_read() {
     SentenceTokenizer::from_json(&tokenizer("[CLS]", 1, 0)).unwrap();
     for (json, what) in [
         (tokenizer("[missing]", 1, 0), "contradicts itself"),
-        (tokenizer("[CLS]", 99, 0), "the token 99 and has a vocabulary of 3"),
-        (tokenizer("[CLS]", 1, 77), "the token 77 and has a vocabulary of 3"),
+        (tokenizer("[CLS]", 99, 0), "token 99, but its vocabulary has 3"),
+        (tokenizer("[CLS]", 1, 77), "token 77, but its vocabulary has 3"),
     ] {
         let error = SentenceTokenizer::from_json(&json).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");

@@ -112,7 +112,7 @@ impl Constants {
                 .unwrap_or_default())
         };
         if let Err(error) = self.engine.packs.save(&keys, load) {
-            log::warn!("packed weights are not kept: {error}");
+            log::warn!("cannot cache prepacked weights: {error}");
         }
     }
 

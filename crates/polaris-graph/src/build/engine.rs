@@ -1,4 +1,4 @@
-//! What all graphs of a model share.
+//! The state that all graphs of a model share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

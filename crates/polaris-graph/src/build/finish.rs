@@ -1,5 +1,4 @@
-//! What is done when all nodes are lowered: what nobody reads goes, what follows one another is fused, and
-//! everything gets its place in memory.
+//! The last steps after lowering: dead instructions are removed, epilogues are fused, and every slot gets its memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::plan::fuse::fuse;
 use crate::plan::given::copy_from_given;
 use crate::plan::memory::{place, share_in_place};
 use crate::plan::unused::remove_unused;
-use crate::plan::{Plan, PlanInput, PlanOutput, Rest};
+use crate::plan::{Home, Plan, PlanInput, PlanOutput, Rest};
 use crate::{Error, Result};
 
 impl Builder<'_> {
@@ -25,16 +24,24 @@ impl Builder<'_> {
         let made: HashSet<ValueId> = (deferred.iter())
             .flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied())
             .collect();
+        let needed: Vec<ValueId> =
+            deferred.iter().flat_map(|&node| graph.nodes[node].needs()).collect();
+        let is_needed = |id: &ValueId| needed.contains(id);
         let mut wanted: Vec<ValueId> = Vec::new();
-        let needed = deferred.iter().flat_map(|&node| graph.nodes[node].needs());
-        for id in graph.outputs.iter().copied().chain(needed) {
+        for id in graph.outputs.iter().chain(&needed).copied() {
             if !made.contains(&id) && !wanted.contains(&id) && self.is_there(id) {
                 wanted.push(id);
             }
         }
+        let kept: Vec<ValueId> = match self.request.keeps_outputs {
+            true => graph.outputs.iter().copied().filter(|id| !is_needed(id)).collect(),
+            false => Vec::new(),
+        };
         let mut outputs = Vec::new();
         for &id in &wanted {
-            outputs.push((id, self.plan_output(id)?));
+            let output = self.plan_output(id)?;
+            let output = if kept.contains(&id) { self.apart(output, &outputs) } else { output };
+            outputs.push((id, output));
         }
         remove_unused(&mut self.instructions, self.slots.len(), &outputs);
         copy_from_given(&mut self.instructions, &self.slots, &mut inputs, &outputs);
@@ -45,6 +52,11 @@ impl Builder<'_> {
         }
         let value_bytes = self.value_bytes();
         share_in_place(&mut self.instructions, &self.slots, &inputs, &mut outputs);
+        for (id, output) in &outputs {
+            if let (PlanOutput::Array(operand, _), true) = (output, kept.contains(id)) {
+                self.slots[operand.slot.0].home = Home::Bound;
+            }
+        }
         let arenas = place(
             &self.instructions,
             &mut self.slots,
@@ -58,9 +70,7 @@ impl Builder<'_> {
                 .collect();
             let needs: Vec<ValueId> = (wanted.iter())
                 .filter(|id| !self.constants.contains_key(id))
-                .filter(|id| {
-                    deferred.iter().any(|&node| graph.nodes[node].needs().any(|need| need == **id))
-                })
+                .filter(|id| is_needed(id))
                 .copied()
                 .collect();
             Arc::new(Rest { nodes: deferred, needs, constants })
@@ -103,6 +113,16 @@ impl Builder<'_> {
         // Read from where it lies.
         let place = located.places[0].or(located.places[1]).ok_or_else(|| self.lost(id))?;
         Ok(PlanOutput::Array(self.dense(place), ty))
+    }
+
+    /// An output in a slot that no input, no constant and no other output has: it belongs to the caller.
+    fn apart(&mut self, output: PlanOutput, others: &[(ValueId, PlanOutput)]) -> PlanOutput {
+        let PlanOutput::Array(operand, ty) = output else { return output };
+        let is_shared = !matches!(self.slots[operand.slot.0].home, Home::Arena { .. })
+            || others.iter().any(|(_, other)| {
+                matches!(other, PlanOutput::Array(other, _) if other.slot == operand.slot)
+            });
+        PlanOutput::Array(if is_shared { self.copied(operand) } else { operand }, ty)
     }
 
     pub(super) fn lost(&self, id: ValueId) -> Error {

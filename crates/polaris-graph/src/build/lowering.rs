@@ -1,4 +1,4 @@
-//! What lowerings use: operands where they are needed, constants made ready, new arrays, instructions.
+//! Tools of lowerings: operands on the right side, prepacked constants, new arrays, instructions.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, Value, ValueId};
@@ -37,7 +37,7 @@ impl<'a> Builder<'a> {
     /// The array of a value on the node's side; copied there if it lies elsewhere.
     ///
     /// # Errors
-    /// If it is no array, or there is no room for a constant.
+    /// If it is not an array, or there is no room for a constant.
     pub fn operand(&mut self, id: ValueId) -> Result<Operand> {
         self.operand_on(id, self.side)
     }
@@ -148,8 +148,8 @@ impl<'a> Builder<'a> {
         self.slot_for(&name, self.side, dtype, shape)
     }
 
-    /// Memory for a result of an operation on single elements, or one that leaves channels apart, of an
-    /// operand: adjacent channels stay so.
+    /// Memory for a result of an operation on single elements, or one that leaves channels apart, of an operand: NHWC
+    /// stays NHWC.
     pub fn new_array_like(&mut self, operand: &Operand, dtype: DType, shape: Shape) -> Operand {
         let array = self.new_array(dtype, shape);
         match has_adjacent_channels(&operand.layout)
@@ -160,8 +160,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// An operation on single elements into a new array. Where the first operand of the result's shape
-    /// has adjacent channels, so has the result, and all are looked at in the order of memory.
+    /// An operation on single elements into a new array. Where the first operand of the result's shape is NHWC, so is
+    /// the result, and all are looked at in the order of memory.
     ///
     /// # Errors
     /// If an operand cannot be repeated to the shape.
@@ -208,6 +208,11 @@ impl<'a> Builder<'a> {
         if operand.layout.is_contiguous() {
             return operand;
         }
+        self.copied(operand)
+    }
+
+    /// The same elements, one after another in a slot of their own.
+    pub fn copied(&mut self, operand: Operand) -> Operand {
         let Slot { name, side, .. } = self.slots[operand.slot.0].clone();
         let output = self.slot_for(&name, side, operand.dtype, *operand.layout.shape());
         let step = Step::Device { action: Action::new(Copy), inputs: vec![operand], output };

@@ -1,5 +1,5 @@
-//! Makes a plan: goes through the nodes, keeps track of what is known of each value and where it lies,
-//! and lets each operator be lowered to operations of a device or interpreted on the host.
+//! Makes a plan: walks the nodes, tracks what is known of each value and its place, and lowers each operator to
+//! operations of a device or an instruction of the interpreter.
 
 mod constants;
 mod engine;
@@ -22,15 +22,16 @@ pub(crate) use packs::Packs;
 use crate::Result;
 use crate::passes::{FOLDED_ELEMENTS, is_determined};
 use crate::plan::types::array_type;
-use crate::plan::{Instruction, Operand, Plan, PlanInput, Side, Slot};
+use crate::plan::{Given, Home, Instruction, Operand, Plan, PlanInput, Side, Slot};
 
 /// What a plan is made for.
 pub(crate) struct Request<'a> {
     pub graph: &'a Graph,
     /// The nodes to plan, in order.
     pub nodes: &'a [usize],
-    /// Types of what is given.
-    pub given: &'a [(ValueId, Type)],
+    pub given: &'a [Given],
+    /// Whether outputs of the graph stay on their devices, in memory of their own.
+    pub keeps_outputs: bool,
     /// Constants besides those of the graph.
     pub constants: &'a HashMap<ValueId, Value>,
     /// Where to compute what can be computed there.
@@ -48,7 +49,7 @@ pub(crate) struct Request<'a> {
 /// The order in which instructions shall run, by their places in the list.
 pub(crate) type Reorder<'a> = dyn Fn(&[Instruction], &[Slot]) -> Vec<usize> + 'a;
 
-/// Where a value lies.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Located {
     /// On either side.
@@ -97,7 +98,7 @@ impl<'a> Builder<'a> {
     /// Takes up what is given and what is constant.
     fn given(&mut self) -> Result<Vec<PlanInput>> {
         let graph = self.request.graph;
-        let given: HashSet<ValueId> = self.request.given.iter().map(|(id, _)| *id).collect();
+        let given: HashSet<ValueId> = self.request.given.iter().map(|given| given.id).collect();
         for (index, slot) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
             let constant = self.request.constants.get(&id).or(slot.constant.as_ref());
@@ -106,12 +107,16 @@ impl<'a> Builder<'a> {
             }
         }
         let mut inputs = Vec::new();
-        for (id, ty) in self.request.given {
+        for Given { id, ty, side } in self.request.given {
             self.facts[id.index()].ty = Some(ty.clone());
             let operand = match array_type(ty) {
                 Some((dtype, shape)) => {
-                    let operand = self.slot_for(&graph.value(*id).name, Side::Cpu, dtype, shape);
-                    self.located[id.index()].places[Side::Cpu.index()] = Some(operand);
+                    let on = side.unwrap_or(Side::Cpu);
+                    let operand = self.slot_for(&graph.value(*id).name, on, dtype, shape);
+                    if side.is_some() {
+                        self.slots[operand.slot.0].home = Home::Bound;
+                    }
+                    self.located[id.index()].places[on.index()] = Some(operand);
                     Some(operand)
                 }
                 None => {

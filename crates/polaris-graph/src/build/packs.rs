@@ -1,8 +1,8 @@
-//! Packed weights on disk: a model that was loaded before does not have to be packed again.
+//! Prepacked weights on disk, so that a model that was loaded before is not packed again.
 //!
-//! One file for each model in the cache folder. What is in it is found by what the weights hold, so that a
-//! model that was changed finds nothing of what it was; and it is checked before it is used. A file of
-//! another version, of another processor or with damage is as good as none, and is replaced.
+//! One file for each model in the cache folder. Entries are content-addressed, so a changed model never finds weights
+//! of its earlier version, and checked before use. A file that is damaged, or of another version or processor, is
+//! replaced.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Seek, SeekFrom, Write};

@@ -1,5 +1,4 @@
-//! What instructions cost: their work, what they took when they were measured, and what they would take
-//! on another device.
+//! The cost model: the work of instructions, their measured times, and predictions.
 //!
 //! The time of an instruction is, in this order: what the same instruction took on the same device
 //! ([`Database`]); or the least time that the device's measured speed allows for its work, by the share of
@@ -77,7 +76,7 @@ impl Costs {
     }
 
     fn measure(&self, device: &DeviceRef) -> Result<Measurement> {
-        log::warn!("{} ({}) is measured, once", device.id(), device.info().name);
+        log::warn!("measuring {} ({}), once", device.id(), device.info().name);
         let measured = measure::measure(device, &|| polaris_onnx::check_cancelled().is_err())?;
         let kept = device.as_cpu().is_none() || self.all_threads;
         if let Some(path) = self.paths.profile().filter(|_| kept) {
@@ -85,7 +84,7 @@ impl Costs {
             let kept =
                 Profile::update(&path, &key, |known| known.measured = Some(measured.clone()));
             if let Err(error) = kept {
-                log::warn!("{error}; what was measured is forgotten with this process");
+                log::warn!("{error}; the measurements are lost when this process ends");
             }
         }
         Ok(measured)

@@ -1,5 +1,5 @@
-//! How long an instruction takes on a device: as long as the same one took before, or as long as the
-//! device's measured speed says.
+//! Predicts the time of an instruction on a device: the measured time of the same instruction, or a roofline
+//! estimate.
 
 use std::collections::HashMap;
 

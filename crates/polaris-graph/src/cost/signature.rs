@@ -1,5 +1,5 @@
-//! The name under which the time of an instruction is kept: what is computed, with which parameters, on
-//! arrays of which types and layouts. Where they lie in memory is no part of it.
+//! The name under which the time of an instruction is kept: what is computed, with which parameters, on arrays of
+//! which types and layouts. Where they lie in memory is not part of it.
 
 use polaris_onnx::Graph;
 use polaris_ops::Format;

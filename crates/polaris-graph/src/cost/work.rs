@@ -1,5 +1,5 @@
-//! What instructions have to do. Of operations that is their own affair; of transfers and interpreted operators only
-//! the traffic is known.
+//! The work of instructions. Operations report their own; of transfers and interpreted operators only the memory
+//! traffic is known.
 
 use polaris_ops::{Class, Work};
 

@@ -1,4 +1,4 @@
-//! Activations that are written out as a product with the value itself: Swish, HardSwish and Mish.
+//! Fuses activations that are a product with the value itself: Swish, HardSwish and Mish.
 
 use polaris_onnx::{Graph, Node, ValueId};
 
@@ -58,9 +58,9 @@ fn gated(view: &View<'_>, x: ValueId, gate: ValueId, number: f64) -> Option<(&'s
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
-    use polaris_onnx::Attribute;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -68,47 +68,46 @@ mod tests {
         found
     }
 
-    fn check(operator: &str, write: impl Fn(&mut Draft, ValueId) -> ValueId) {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "5"]);
+    fn check(operator: &str, write: impl Fn(&mut GraphBuilder, ValueId) -> ValueId) {
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "5"]);
         let made = write(&mut draft, x);
         draft.output(made);
-        let graph = draft.check(both, &[("x", floats(&[40, 5]))], 1e-6);
+        let graph = check_pass(draft, both, &[("x", floats(&[40, 5]))], 1e-6);
         assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
     }
 
     #[test]
     fn activations_are_found() {
         check("Swish", |draft, x| {
-            let gate = draft.node("Sigmoid", &[x]);
-            draft.node("Mul", &[gate, x])
+            let gate = draft.node("Sigmoid", [x]);
+            draft.node("Mul", [gate, x])
         });
         check("HardSwish", |draft, x| {
-            let slope = [("alpha", Attribute::Float(1.0 / 6.0))];
-            let gate = draft.any_node("HardSigmoid", 17, &[x], &slope);
-            draft.node("Mul", &[x, gate])
+            let gate = draft.node_with("HardSigmoid", [x], [("alpha", 1.0 / 6.0)]);
+            draft.node("Mul", [x, gate])
         });
         check("HardSwish", |draft, x| {
             let [three, zero, six] = [3.0, 0.0, 6.0].map(|number| draft.number(number));
-            let shifted = draft.node("Add", &[x, three]);
-            let gate = draft.node("Clip", &[shifted, zero, six]);
-            let product = draft.node("Mul", &[x, gate]);
-            draft.node("Div", &[product, six])
+            let shifted = draft.node("Add", [x, three]);
+            let gate = draft.node("Clip", [shifted, zero, six]);
+            let product = draft.node("Mul", [x, gate]);
+            draft.node("Div", [product, six])
         });
         check("Mish", |draft, x| {
-            let soft = draft.node("Softplus", &[x]);
-            let gate = draft.node("Tanh", &[soft]);
-            draft.node("Mul", &[x, gate])
+            let soft = draft.node("Softplus", [x]);
+            let gate = draft.node("Tanh", [soft]);
+            draft.node("Mul", [x, gate])
         });
     }
 
     #[test]
     fn gates_of_other_values_stay() {
-        let mut draft = Draft::new();
-        let (x, y) = (draft.input("x", &["5"]), draft.input("y", &["5"]));
-        let gate = draft.node("Sigmoid", &[y]);
-        let made = draft.node("Mul", &[x, gate]);
+        let mut draft = GraphBuilder::new("test");
+        let (x, y) = (draft.input("x", F32, ["5"]), draft.input("y", F32, ["5"]));
+        let gate = draft.node("Sigmoid", [y]);
+        let made = draft.node("Mul", [x, gate]);
         draft.output(made);
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
     }
 }

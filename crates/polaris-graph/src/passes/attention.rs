@@ -1,4 +1,4 @@
-//! Attention that is written out: `softmax(scale * q kᵀ + mask) v`.
+//! Fuses attention: `softmax(scale * q kᵀ + mask) v`.
 
 use polaris_onnx::{Attribute, Dim, Graph, Node, Tensor, ValueId};
 
@@ -24,7 +24,7 @@ enum Mask {
     Nothing,
     /// A query sees the keys up to its own place.
     Causal,
-    /// Numbers that are added, or truth values that say who is seen.
+    /// Numbers that are added, or bools that say who is seen.
     Table(ValueId),
     /// Truth values that say who is not seen.
     Hidden(ValueId),
@@ -245,9 +245,12 @@ fn written(edits: &mut Edits, old: &Node, found: &Found, result: ValueId) -> Opt
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
-    use polaris_onnx::ElementType;
+    use polaris_onnx::{
+        ElementType::{self, F32},
+        GraphBuilder,
+    };
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -264,29 +267,30 @@ mod tests {
         vec![("q", q), ("k", k), ("v", floats(&[3, 2, 7, 3]))]
     }
 
-    fn turned(draft: &mut Draft, k: ValueId) -> ValueId {
-        draft.node_with("Transpose", &[k], &[("perm", vec![0, 1, 3, 2])])
+    fn turned(draft: &mut GraphBuilder, k: ValueId) -> ValueId {
+        draft.node_with("Transpose", [k], [("perm", [0, 1, 3, 2])])
     }
 
     #[test]
     fn scales_before_and_after_are_found() {
         for form in 0..4 {
-            let mut draft = Draft::new();
-            let (mut q, k, v) = (draft.input("q", &Q), draft.input("k", &K), draft.input("v", &V));
+            let mut draft = GraphBuilder::new("test");
+            let (mut q, k, v) =
+                (draft.input("q", F32, Q), draft.input("k", F32, K), draft.input("v", F32, V));
             let number = draft.number(0.7);
             let mut k = turned(&mut draft, k);
             if form & 1 == 1 {
-                q = draft.node("Mul", &[q, number]);
-                k = draft.node("Mul", &[k, number]);
+                q = draft.node("Mul", [q, number]);
+                k = draft.node("Mul", [k, number]);
             }
-            let mut scores = draft.node("MatMul", &[q, k]);
+            let mut scores = draft.node("MatMul", [q, k]);
             if form & 2 == 2 {
-                scores = draft.node("Div", &[scores, number]);
+                scores = draft.node("Div", [scores, number]);
             }
-            let weights = draft.any_node("Softmax", 13, &[scores], &[]);
-            let made = draft.node("MatMul", &[weights, v]);
+            let weights = draft.node("Softmax", [scores]);
+            let made = draft.node("MatMul", [weights, v]);
             draft.output_as(made, "y");
-            let graph = draft.check(both, &inputs(), 1e-6);
+            let graph = check_pass(draft, both, &inputs(), 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
             assert_eq!(count(&graph, "Attention"), 1);
         }
@@ -294,27 +298,28 @@ mod tests {
 
     /// Attention with a mask that is combined with the scores by a node.
     fn with_mask(
-        mask: impl Fn(&mut Draft) -> ValueId,
-        combine: impl Fn(&mut Draft, ValueId, ValueId) -> ValueId,
+        mask: impl Fn(&mut GraphBuilder) -> ValueId,
+        combine: impl Fn(&mut GraphBuilder, ValueId, ValueId) -> ValueId,
         given: &[(&'static str, Tensor)],
     ) -> Graph {
-        let mut draft = Draft::new();
-        let (q, k, v) = (draft.input("q", &Q), draft.input("k", &K), draft.input("v", &V));
+        let mut draft = GraphBuilder::new("test");
+        let (q, k, v) =
+            (draft.input("q", F32, Q), draft.input("k", F32, K), draft.input("v", F32, V));
         let mask = mask(&mut draft);
         let k = turned(&mut draft, k);
-        let scores = draft.node("MatMul", &[q, k]);
+        let scores = draft.node("MatMul", [q, k]);
         let masked = combine(&mut draft, scores, mask);
-        let weights = draft.any_node("Softmax", 13, &[masked], &[]);
-        let made = draft.node("MatMul", &[weights, v]);
+        let weights = draft.node("Softmax", [masked]);
+        let made = draft.node("MatMul", [weights, v]);
         draft.output(made);
         let mut all = inputs();
         all.extend(given.iter().cloned());
-        draft.check(both, &all, 1e-6)
+        check_pass(draft, both, &all, 1e-6)
     }
 
     #[test]
     fn masks_are_taken_over_where_their_shape_is_known_to_fit() {
-        let add = |draft: &mut Draft, scores, mask| draft.node("Add", &[mask, scores]);
+        let add = |draft: &mut GraphBuilder, scores, mask| draft.node("Add", [mask, scores]);
         for (dims, shape, fits) in [
             (vec!["b", "1", "1", "k"], vec![3, 1, 1, 7], true),
             (vec!["q", "k"], vec![4, 7], true),
@@ -322,7 +327,7 @@ mod tests {
             (vec!["other", "1", "q", "k"], vec![3, 1, 4, 7], false),
             (vec!["k"], vec![7], false),
         ] {
-            let mask = |draft: &mut Draft| draft.input("mask", &dims);
+            let mask = |draft: &mut GraphBuilder| draft.input("mask", F32, &dims);
             let graph = with_mask(mask, add, &[("mask", floats(&shape))]);
             assert_eq!(count(&graph, "Attention"), usize::from(fits), "{dims:?}: {graph}");
         }
@@ -330,15 +335,15 @@ mod tests {
 
     #[test]
     fn hidden_keys_are_found() {
-        let mask = |draft: &mut Draft| draft.typed_input("mask", ElementType::Bool, &["q", "k"]);
-        let lowest = |draft: &mut Draft| draft.number(f32::NEG_INFINITY);
-        let hide = |draft: &mut Draft, scores, mask| {
+        let mask = |draft: &mut GraphBuilder| draft.input("mask", ElementType::Bool, ["q", "k"]);
+        let lowest = |draft: &mut GraphBuilder| draft.number(f32::NEG_INFINITY);
+        let hide = |draft: &mut GraphBuilder, scores, mask| {
             let lowest = lowest(draft);
-            draft.node("Where", &[mask, lowest, scores])
+            draft.node("Where", [mask, lowest, scores])
         };
-        let show = |draft: &mut Draft, scores, mask| {
+        let show = |draft: &mut GraphBuilder, scores, mask| {
             let lowest = lowest(draft);
-            draft.node("Where", &[mask, scores, lowest])
+            draft.node("Where", [mask, scores, lowest])
         };
         let truths: Vec<bool> = (0..28).map(|at| at % 3 == 0).collect();
         let given = [("mask", Tensor::bools(&[4, 7], &truths).unwrap())];
@@ -348,48 +353,50 @@ mod tests {
 
     #[test]
     fn triangles_are_causal() {
-        let triangle = |draft: &mut Draft, upper: i64| {
-            let shape = draft.integers(&[4, 7], false);
-            let one = Attribute::Tensor(Tensor::new(&[1], vec![1f32]).unwrap());
-            let ones = draft.any_node("ConstantOfShape", 9, &[shape], &[("value", one)]);
-            let diagonal = draft.integers(&[upper], true);
-            let upper = [("upper", Attribute::Int(upper))];
-            draft.any_node("Trilu", 14, &[ones, diagonal], &upper)
+        let triangle = |draft: &mut GraphBuilder, upper: i64| {
+            let shape = draft.integers(&[4, 7]);
+            let one = Tensor::new(&[1], vec![1f32]).unwrap();
+            let ones = draft.node_with("ConstantOfShape", [shape], [("value", one)]);
+            let diagonal = draft.scalar(upper);
+            let upper = [("upper", upper)];
+            draft.node_with("Trilu", [ones, diagonal], upper)
         };
-        let hidden = |draft: &mut Draft| {
+        let hidden = |draft: &mut GraphBuilder| {
             let made = triangle(draft, 1);
-            draft.cast(made, ElementType::Bool)
+            draft.node_with("Cast", [made], [("to", ElementType::Bool)])
         };
-        let added = |draft: &mut Draft| {
+        let added = |draft: &mut GraphBuilder| {
             let (zero, lowest) = (draft.number(0.0), draft.number(f32::NEG_INFINITY));
             let made = triangle(draft, 0);
-            let hidden = draft.node("Equal", &[made, zero]);
-            draft.node("Where", &[hidden, lowest, zero])
+            let hidden = draft.node("Equal", [made, zero]);
+            draft.node("Where", [hidden, lowest, zero])
         };
-        let hide = |draft: &mut Draft, scores, mask| {
+        let hide = |draft: &mut GraphBuilder, scores, mask| {
             let lowest = draft.number(f32::NEG_INFINITY);
-            draft.node("Where", &[mask, lowest, scores])
+            draft.node("Where", [mask, lowest, scores])
         };
         // The lengths of queries and keys are names here, so that the mask is not known to fit.
         let graph = with_mask(hidden, hide, &[]);
         assert_eq!(count(&graph, "Attention"), 0, "{graph}");
-        let add = |draft: &mut Draft, scores, mask| draft.node("Add", &[scores, mask]);
+        let add = |draft: &mut GraphBuilder, scores, mask| draft.node("Add", [scores, mask]);
         for causal in [0, 1] {
-            let mut draft = Draft::new();
-            let q = draft.input("q", &["b", "2", "4", "5"]);
-            let (k, v) =
-                (draft.input("k", &["b", "2", "7", "5"]), draft.input("v", &["b", "2", "7", "3"]));
+            let mut draft = GraphBuilder::new("test");
+            let q = draft.input("q", F32, ["b", "2", "4", "5"]);
+            let (k, v) = (
+                draft.input("k", F32, ["b", "2", "7", "5"]),
+                draft.input("v", F32, ["b", "2", "7", "3"]),
+            );
             let mask = if causal == 0 { hidden(&mut draft) } else { added(&mut draft) };
             let k = turned(&mut draft, k);
-            let scores = draft.node("MatMul", &[q, k]);
+            let scores = draft.node("MatMul", [q, k]);
             let masked = match causal {
                 0 => hide(&mut draft, scores, mask),
                 _ => add(&mut draft, scores, mask),
             };
-            let weights = draft.any_node("Softmax", 13, &[masked], &[]);
-            let made = draft.node("MatMul", &[weights, v]);
+            let weights = draft.node("Softmax", [masked]);
+            let made = draft.node("MatMul", [weights, v]);
             draft.output(made);
-            let graph = draft.check(both, &inputs(), 1e-6);
+            let graph = check_pass(draft, both, &inputs(), 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
             assert_eq!(graph.nodes[0].attributes.int("is_causal").unwrap(), Some(1));
         }
@@ -397,35 +404,36 @@ mod tests {
 
     #[test]
     fn three_axes_and_keys_that_lie_otherwise_are_found() {
-        let mut draft = Draft::new();
-        let q = draft.input("q", &["h", "4", "5"]);
-        let (k, v) = (draft.input("k", &["h", "5", "7"]), draft.input("v", &["h", "7", "3"]));
-        let scores = draft.node("MatMul", &[q, k]);
-        let weights = draft.any_node("Softmax", 13, &[scores], &[]);
-        let made = draft.node("MatMul", &[weights, v]);
+        let mut draft = GraphBuilder::new("test");
+        let q = draft.input("q", F32, ["h", "4", "5"]);
+        let (k, v) =
+            (draft.input("k", F32, ["h", "5", "7"]), draft.input("v", F32, ["h", "7", "3"]));
+        let scores = draft.node("MatMul", [q, k]);
+        let weights = draft.node("Softmax", [scores]);
+        let made = draft.node("MatMul", [weights, v]);
         draft.output(made);
         let given =
             [("q", floats(&[6, 4, 5])), ("k", floats(&[6, 5, 7])), ("v", floats(&[6, 7, 3]))];
-        let graph = draft.check(both, &given, 1e-6);
+        let graph = check_pass(draft, both, &given, 1e-6);
         assert_eq!(count(&graph, "Attention"), 1, "{graph}");
     }
 
     #[test]
     fn what_a_product_repeats_and_what_others_need_stays() {
         for (heads, axis, shown) in [("1", -1, false), ("2", 2, false), ("2", -1, true)] {
-            let mut draft = Draft::new();
-            let q = draft.input("q", &Q);
-            let k = draft.input("k", &["b", heads, "5", "k"]);
-            let v = draft.input("v", &V);
-            let scores = draft.node("MatMul", &[q, k]);
-            let axis = [("axis", Attribute::Int(axis))];
-            let weights = draft.any_node("Softmax", 13, &[scores], &axis);
-            let made = draft.node("MatMul", &[weights, v]);
+            let mut draft = GraphBuilder::new("test");
+            let q = draft.input("q", F32, Q);
+            let k = draft.input("k", F32, ["b", heads, "5", "k"]);
+            let v = draft.input("v", F32, V);
+            let scores = draft.node("MatMul", [q, k]);
+            let axis = [("axis", axis)];
+            let weights = draft.node_with("Softmax", [scores], axis);
+            let made = draft.node("MatMul", [weights, v]);
             draft.output(made);
             if shown {
                 draft.output(weights);
             }
-            draft.check_unchanged(run);
+            check_unchanged(draft, run);
         }
     }
 }

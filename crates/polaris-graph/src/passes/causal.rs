@@ -1,10 +1,10 @@
-//! Triangles: masks that let a query see the keys up to its own place, as exporters compute them.
+//! Causal masks, as exporters compute them.
 
 use polaris_onnx::{Attribute, ElementType, Node, ValueId};
 
 use super::matching::{View, operand, pair};
 
-/// What a truth value says.
+/// What a bool says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
     Seen,
@@ -31,7 +31,7 @@ pub fn of_numbers(view: &View<'_>, id: ValueId) -> Option<ValueId> {
     }
 }
 
-/// The triangle behind truth values. What it returns has the shape of the mask.
+/// The triangle behind bools. What it returns has the shape of the mask.
 pub fn of_truths(view: &View<'_>, id: ValueId, sight: Sight) -> Option<ValueId> {
     let (_, node) = view.maker(id).filter(|(_, node)| node.domain.is_empty())?;
     match node.operator.as_str() {
@@ -69,7 +69,7 @@ fn triangle(view: &View<'_>, id: ValueId, sight: Sight) -> Option<ValueId> {
     (right && is_full(view, operand(node, 0)?)).then_some(id)
 }
 
-/// Whether no element of a value is zero, by the way it is made.
+/// Whether no element of a value is zero, as follows from its node.
 fn is_full(view: &View<'_>, id: ValueId) -> bool {
     if let Some(tensor) = view.constant(id) {
         return tensor.to_f64().is_ok_and(|list| list.iter().all(|&value| value != 0.0));

@@ -103,21 +103,23 @@ fn equal_constants(graph: &Graph) -> Vec<(ValueId, ValueId)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Draft, floats};
+    use super::super::testing::{check_pass, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     #[test]
     fn twins_are_computed_once() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["4"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["4"]);
         let (one, other_one) = (draft.number(1.0), draft.number(1.0));
-        let a = draft.node("Add", &[x, one]);
-        let b = draft.node("Add", &[other_one, x]);
-        let (a, b) = (draft.node("Exp", &[a]), draft.node("Exp", &[b]));
-        let product = draft.node("Mul", &[a, b]);
+        let a = draft.node("Add", [x, one]);
+        let b = draft.node("Add", [other_one, x]);
+        let (a, b) = (draft.node("Exp", [a]), draft.node("Exp", [b]));
+        let product = draft.node("Mul", [a, b]);
         draft.output(product);
         draft.output_as(b, "b");
-        let graph = draft.check(
+        let graph = check_pass(
+            draft,
             |graph, place| run(graph, place) + super::super::dead::run(graph, place),
             &[("x", floats(&[4]))],
             0.0,
@@ -128,28 +130,28 @@ mod tests {
 
     #[test]
     fn random_numbers_and_other_parameters_stay() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["4", "4"]);
-        let random = [draft.node("RandomNormalLike", &[x]), draft.node("RandomNormalLike", &[x])];
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["4", "4"]);
+        let random = [draft.node("RandomNormalLike", [x]), draft.node("RandomNormalLike", [x])];
         let turned = [
-            draft.node_with("Transpose", &[x], &[("perm", vec![0, 1])]),
-            draft.node_with("Transpose", &[x], &[("perm", vec![1, 0])]),
+            draft.node_with("Transpose", [x], [("perm", [0, 1])]),
+            draft.node_with("Transpose", [x], [("perm", [1, 0])]),
         ];
         for id in random.into_iter().chain(turned) {
             draft.output(id);
         }
-        let mut graph = draft.graph();
+        let mut graph = draft.finish().unwrap();
         assert_eq!(run(&mut graph, Place::Model), 0);
     }
 
     #[test]
     fn equal_results_keep_both_names() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["4"]);
-        let (a, b) = (draft.node("Exp", &[x]), draft.node("Exp", &[x]));
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["4"]);
+        let (a, b) = (draft.node("Exp", [x]), draft.node("Exp", [x]));
         draft.output_as(a, "a");
         draft.output_as(b, "b");
-        let graph = draft.check(run, &[("x", floats(&[4]))], 0.0);
+        let graph = check_pass(draft, run, &[("x", floats(&[4]))], 0.0);
         assert_eq!(graph.nodes.len(), 2);
     }
 }

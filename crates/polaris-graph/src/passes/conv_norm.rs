@@ -1,5 +1,5 @@
-//! Batch normalisation, and constant factors and summands of channels, after a convolution or a matrix
-//! product: folded into its weight and bias.
+//! Batch normalisation, and constant factors and summands of channels, after a convolution or a matmul: folded into
+//! its weight and bias.
 
 use polaris_onnx::{ElementType, Graph, Node, Tensor, ValueId};
 
@@ -119,8 +119,8 @@ struct Weight {
     /// Of the result.
     rank: usize,
     channels: usize,
-    /// The channel of the result that an element of the weight counts for: which axis, and how often the
-    /// channels begin anew along the first axis.
+    /// The channel of the result that an element of the weight counts for: which axis, and how often the channels
+    /// begin again along the first axis.
     axis: usize,
     groups: usize,
 }
@@ -175,7 +175,7 @@ impl Weight {
     fn bias(&self, view: &View<'_>, node: &Node) -> Option<Vec<f64>> {
         let Some(id) = operand(node, 2) else { return Some(vec![0.0; self.channels]) };
         let tensor = view.constant(id)?;
-        // That of a matrix product may have rows, and a factor.
+        // That of a matmul may have rows, and a factor.
         let one_row = tensor.shape().last().is_none_or(|&last| last == tensor.elements());
         let beta = match is(node, "Gemm") {
             true => f64::from(node.attributes.float_or("beta", 1.0).ok()?),
@@ -193,9 +193,9 @@ impl Weight {
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, floats};
+    use super::super::testing::{check_pass, check_unchanged, floats};
     use super::*;
-    use polaris_onnx::Attribute;
+    use polaris_onnx::{Attribute, ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let mut found = 0;
@@ -206,16 +206,15 @@ mod tests {
         found
     }
 
-    fn normalised(draft: &mut Draft, x: ValueId, channels: usize) -> ValueId {
+    fn normalised(draft: &mut GraphBuilder, x: ValueId, channels: usize) -> ValueId {
         let positive: Vec<f32> = (0..channels).map(|at| 0.5 + at as f32).collect();
         let variance = draft.constant(Tensor::new(&[channels], positive).unwrap());
         let numbers = draft.constant(floats(&[channels]));
-        draft.node("BatchNormalization", &[x, numbers, numbers, numbers, variance])
+        draft.node("BatchNormalization", [x, numbers, numbers, numbers, variance])
     }
 
     #[test]
     fn every_operator_takes_a_normalisation() {
-        let int = |value: i64| Attribute::Int(value);
         type Case = (&'static str, Vec<usize>, Vec<usize>, Option<Vec<usize>>, &'static str, i64);
         let cases: Vec<Case> = vec![
             ("Conv", vec![2, 4, 5, 5], vec![6, 4, 3, 3], None, "group", 1),
@@ -226,38 +225,36 @@ mod tests {
             ("Gemm", vec![3, 4], vec![6, 4], Some(vec![1, 6]), "transB", 1),
         ];
         for (operator, image, weight, bias, name, value) in cases {
-            let mut draft = Draft::new();
-            let dims: Vec<String> = image.iter().map(usize::to_string).collect();
-            let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
-            let x = draft.input("x", &dims);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, &image);
             let mut inputs = vec![x, draft.constant(floats(&weight))];
             if let Some(shape) = bias {
                 inputs.push(draft.constant(floats(&shape)));
             }
-            let mut attributes = vec![(name, int(value))];
+            let mut attributes = vec![(name, Attribute::from(value))];
             if operator == "Gemm" {
-                attributes.push(("beta", Attribute::Float(0.3)));
+                attributes.push(("beta", 0.3.into()));
             }
-            let made = draft.any_node(operator, 17, &inputs, &attributes);
+            let made = draft.node_with(operator, &inputs, attributes);
             let made = normalised(&mut draft, made, 6);
             draft.output_as(made, "y");
-            let graph = draft.check(both, &[("x", floats(&image))], 1e-6);
+            let graph = check_pass(draft, both, &[("x", floats(&image))], 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
         }
     }
 
     #[test]
     fn factors_and_summands_of_channels_are_folded() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "4", "5", "5"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "4", "5", "5"]);
         let weight = draft.constant(floats(&[6, 4, 3, 3]));
-        let made = draft.node("Conv", &[x, weight]);
+        let made = draft.node("Conv", [x, weight]);
         let (factor, summand) = (draft.constant(floats(&[6, 1, 1])), draft.number(0.3));
-        let made = draft.node("Mul", &[factor, made]);
-        let made = draft.node("Add", &[made, summand]);
+        let made = draft.node("Mul", [factor, made]);
+        let made = draft.node("Add", [made, summand]);
         let made = normalised(&mut draft, made, 6);
         draft.output(made);
-        let graph = draft.check(both, &[("x", floats(&[2, 4, 5, 5]))], 1e-6);
+        let graph = check_pass(draft, both, &[("x", floats(&[2, 4, 5, 5]))], 1e-6);
         assert_eq!(graph.nodes.len(), 1, "{graph}");
     }
 
@@ -266,17 +263,17 @@ mod tests {
         for (shape, shown) in
             [(vec![6, 1, 1], true), (vec![3, 1], false), (vec![1, 1, 6, 1, 1], false)]
         {
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["n", "4", "5", "5"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["n", "4", "5", "5"]);
             let weight = draft.constant(floats(&[6, 4, 3, 3]));
-            let made = draft.node("Conv", &[x, weight]);
+            let made = draft.node("Conv", [x, weight]);
             if shown {
                 draft.output(made);
             }
             let factor = draft.constant(floats(&shape));
-            let made = draft.node("Mul", &[factor, made]);
+            let made = draft.node("Mul", [factor, made]);
             draft.output(made);
-            draft.check_unchanged(run);
+            check_unchanged(draft, run);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dead nodes: those whose results nobody wants, and those that give back what they are given.
+//! Dead-code elimination: nodes whose results are unused, and identities.
 
 use std::collections::HashSet;
 
@@ -63,8 +63,8 @@ fn is_no_permutation(view: &View<'_>, node: &Node, x: ValueId) -> bool {
     }
 }
 
-/// Removes nodes whose results nobody wants, results that nobody wants of others, and what is then needed
-/// no more: values of the graph outside, and constants, which take memory.
+/// Removes nodes whose results are unused, results that nobody wants of others, and what is then needed no more:
+/// values of the graph outside, and constants, which take memory.
 fn remove_unwanted(graph: &mut Graph) -> usize {
     let mut wanted: HashSet<ValueId> = graph.outputs.iter().copied().collect();
     let mut kept = Vec::with_capacity(graph.nodes.len());
@@ -96,42 +96,45 @@ fn remove_unwanted(graph: &mut Graph) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Draft, floats};
+    use super::super::testing::{check_pass, floats};
     use super::*;
-    use polaris_onnx::ElementType;
+    use polaris_onnx::{
+        ElementType::{self, F32},
+        GraphBuilder, Type,
+    };
 
     #[test]
     fn what_changes_nothing_goes_and_results_keep_their_names() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "4"]);
-        let a = draft.node("Identity", &[x]);
-        let b = draft.cast(a, ElementType::F32);
-        let order = draft.node_with("Transpose", &[b], &[("perm", vec![0, 1])]);
-        let shape = draft.node("Shape", &[x]);
-        let reshaped = draft.node("Reshape", &[order, shape]);
-        let kept = draft.node("Dropout", &[reshaped]);
-        let root = draft.node("Exp", &[kept]);
-        let unused = draft.node("Neg", &[root]);
-        let last = draft.node("Identity", &[root]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "4"]);
+        let a = draft.node("Identity", [x]);
+        let b = draft.node_with("Cast", [a], [("to", ElementType::F32)]);
+        let order = draft.node_with("Transpose", [b], [("perm", [0, 1])]);
+        let shape = draft.node("Shape", [x]);
+        let reshaped = draft.node("Reshape", [order, shape]);
+        let kept = draft.node("Dropout", [reshaped]);
+        let root = draft.node("Exp", [kept]);
+        let unused = draft.node("Neg", [root]);
+        let last = draft.node("Identity", [root]);
         draft.output_as(last, "y");
         let _ = unused;
-        let graph = draft.check(run, &[("x", floats(&[2, 4]))], 0.0);
+        let graph = check_pass(draft, run, &[("x", floats(&[2, 4]))], 0.0);
         assert_eq!(graph.nodes.len(), 1, "{graph}");
         assert_eq!(graph.value(graph.outputs[0]).name, "y");
     }
 
     #[test]
     fn inputs_as_results_and_results_of_results_stay_right() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["3"]);
-        let same = draft.node("Identity", &[x]);
-        let again = draft.node("Identity", &[x]);
-        let root = draft.node("Exp", &[same]);
-        let twin = draft.node("Identity", &[root]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["3"]);
+        let same = draft.node("Identity", [x]);
+        let again = draft.node("Identity", [x]);
+        let root = draft.node("Exp", [same]);
+        let twin = draft.node("Identity", [root]);
         for (id, name) in [(same, "a"), (again, "b"), (root, "c"), (twin, "d")] {
             draft.output_as(id, name);
         }
-        let graph = draft.check(run, &[("x", floats(&[3]))], 0.0);
+        let graph = check_pass(draft, run, &[("x", floats(&[3]))], 0.0);
         let names: Vec<&str> =
             graph.outputs.iter().map(|&id| graph.value(id).name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
@@ -139,12 +142,13 @@ mod tests {
 
     #[test]
     fn training_stays() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["3"]);
-        let (ratio, training) = (draft.number(0.5), draft.input("training", &[]));
-        let dropped = draft.node("Dropout", &[x, ratio, training]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["3"]);
+        let truth = Type::Tensor(ElementType::Bool, Some(Vec::new()));
+        let (ratio, training) = (draft.number(0.5), draft.input_of("training", truth));
+        let dropped = draft.node("Dropout", [x, ratio, training]);
         draft.output(dropped);
-        let mut graph = draft.graph();
+        let mut graph = draft.finish().unwrap();
         run(&mut graph, Place::Model);
         assert_eq!(graph.nodes.len(), 1);
     }

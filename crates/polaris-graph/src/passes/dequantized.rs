@@ -1,5 +1,5 @@
-//! Convolutions and products of integers as those of numbers between DequantizeLinear and QuantizeLinear: what
-//! `quantized` does the other way round, for devices that have no operators of integers.
+//! Turns quantised convolutions and matmuls into float ones between DequantizeLinear and QuantizeLinear: the inverse
+//! of `quantized`, for devices without int8 operators.
 
 use polaris_onnx::{Attribute, Graph, Node, ValueId};
 
@@ -63,9 +63,9 @@ fn spread(view: &View<'_>, edits: &mut Edits, node: &Node, operator: &str) -> Op
 
 #[cfg(test)]
 mod tests {
-    use polaris_onnx::{ElementType, Tensor};
+    use polaris_onnx::{ElementType, GraphBuilder, Tensor};
 
-    use super::super::testing::{Draft, count};
+    use super::super::testing::{check_pass, count};
     use super::*;
 
     fn bytes(element: ElementType, shape: &[usize]) -> Tensor {
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn operators_of_integers_become_those_of_numbers() {
         for conv in [true, false] {
-            let mut draft = Draft::new();
+            let mut draft = GraphBuilder::new("test");
             let dims: &[&str] = if conv { &["n", "2", "5", "5"] } else { &["n", "4"] };
-            let x = draft.typed_input("x", ElementType::U8, dims);
+            let x = draft.input("x", ElementType::U8, dims);
             let weight: &[usize] = if conv { &[3, 2, 3, 3] } else { &[4, 3] };
             let w = draft.constant(bytes(ElementType::I8, weight));
             let (of_x, of_y) = (draft.number(0.02), draft.number(0.3));
@@ -91,12 +91,12 @@ mod tests {
             let all = [x, of_x, x_zero, w, of_w, w_zero, of_y, y_zero, bias];
             let (operator, inputs) =
                 if conv { ("QLinearConv", &all[..]) } else { ("QLinearMatMul", &all[..8]) };
-            let y = draft.any_node(operator, 10, inputs, &[]);
+            let y = draft.node(operator, inputs);
             draft.output_as(y, "y");
             let shape: &[usize] = if conv { &[2, 2, 5, 5] } else { &[3, 4] };
             let given = [("x", bytes(ElementType::U8, shape))];
             // Ties may be rounded otherwise: one step of 255.
-            let graph = draft.check(run, &given, 1.01 / 30.0);
+            let graph = check_pass(draft, run, &given, 1.01 / 30.0);
             let made = if conv { "Conv" } else { "MatMul" };
             assert_eq!((count(&graph, operator), count(&graph, made)), (0, 1), "{graph}");
         }

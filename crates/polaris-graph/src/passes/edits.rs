@@ -1,5 +1,4 @@
-//! Changes to a graph that keep every value's meaning: nodes in the place of others, and values that
-//! stand for the same.
+//! Edits of a graph that keep the meaning of every value: replaced nodes, and equal values.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! GELU, which exporters of early opsets write out: `0.5 x (1 + erf(x / sqrt 2))`, or with a hyperbolic
-//! tangent in the place of the error function.
+//! Fuses GELU, which exporters of early opsets decompose: `0.5 x (1 + erf(x / sqrt 2))`, or its tanh approximation.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
@@ -75,8 +74,9 @@ fn is_power(view: &View<'_>, id: ValueId, factors: &[ValueId]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -85,29 +85,29 @@ mod tests {
     }
 
     /// In one of the orders that exporters use.
-    fn with_erf(draft: &mut Draft, x: ValueId, order: usize) -> ValueId {
+    fn with_erf(draft: &mut GraphBuilder, x: ValueId, order: usize) -> ValueId {
         let (half, one) = (draft.number(0.5), draft.number(1.0));
         let inside = if order.is_multiple_of(2) {
             let root = draft.number(std::f32::consts::SQRT_2);
-            draft.node("Div", &[x, root])
+            draft.node("Div", [x, root])
         } else {
             let root = draft.number(std::f32::consts::FRAC_1_SQRT_2);
-            draft.node("Mul", &[root, x])
+            draft.node("Mul", [root, x])
         };
-        let erf = draft.node("Erf", &[inside]);
-        let gate = draft.node("Add", &if order < 2 { [erf, one] } else { [one, erf] });
+        let erf = draft.node("Erf", [inside]);
+        let gate = draft.node("Add", if order < 2 { [erf, one] } else { [one, erf] });
         match order {
             0 => {
-                let product = draft.node("Mul", &[x, gate]);
-                draft.node("Mul", &[product, half])
+                let product = draft.node("Mul", [x, gate]);
+                draft.node("Mul", [product, half])
             }
             1 => {
-                let halved = draft.node("Mul", &[half, x]);
-                draft.node("Mul", &[gate, halved])
+                let halved = draft.node("Mul", [half, x]);
+                draft.node("Mul", [gate, halved])
             }
             _ => {
-                let gate = draft.node("Mul", &[gate, half]);
-                draft.node("Mul", &[x, gate])
+                let gate = draft.node("Mul", [gate, half]);
+                draft.node("Mul", [x, gate])
             }
         }
     }
@@ -115,11 +115,11 @@ mod tests {
     #[test]
     fn every_order_is_found() {
         for order in 0..4 {
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["n", "5"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["n", "5"]);
             let made = with_erf(&mut draft, x, order);
             draft.output_as(made, "y");
-            let graph = draft.check(both, &[("x", floats(&[7, 5]))], 1e-6);
+            let graph = check_pass(draft, both, &[("x", floats(&[7, 5]))], 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{order}: {graph}");
             assert_eq!(count(&graph, "Gelu"), 1);
         }
@@ -128,52 +128,52 @@ mod tests {
     #[test]
     fn the_approximation_is_found() {
         for fast in [false, true] {
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["n", "5"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["n", "5"]);
             let [cube, steep, one, half] =
                 [0.044_715, 0.797_884_6, 1.0, 0.5].map(|number| draft.number(number));
-            let square = draft.node("Mul", &[x, x]);
+            let square = draft.node("Mul", [x, x]);
             let inside = if fast {
-                let square = draft.node("Mul", &[cube, square]);
-                let sum = draft.node("Add", &[one, square]);
-                let inside = draft.node("Mul", &[x, steep]);
-                draft.node("Mul", &[inside, sum])
+                let square = draft.node("Mul", [cube, square]);
+                let sum = draft.node("Add", [one, square]);
+                let inside = draft.node("Mul", [x, steep]);
+                draft.node("Mul", [inside, sum])
             } else {
-                let power = draft.node("Mul", &[x, square]);
-                let power = draft.node("Mul", &[cube, power]);
-                let sum = draft.node("Add", &[x, power]);
-                draft.node("Mul", &[steep, sum])
+                let power = draft.node("Mul", [x, square]);
+                let power = draft.node("Mul", [cube, power]);
+                let sum = draft.node("Add", [x, power]);
+                draft.node("Mul", [steep, sum])
             };
-            let tanh = draft.node("Tanh", &[inside]);
-            let gate = draft.node("Add", &[one, tanh]);
-            let made = draft.node("Mul", &[x, gate]);
-            let made = draft.node("Mul", &[half, made]);
+            let tanh = draft.node("Tanh", [inside]);
+            let gate = draft.node("Add", [one, tanh]);
+            let made = draft.node("Mul", [x, gate]);
+            let made = draft.node("Mul", [half, made]);
             draft.output(made);
-            let graph = draft.check(both, &[("x", floats(&[7, 5]))], 1e-6);
+            let graph = check_pass(draft, both, &[("x", floats(&[7, 5]))], 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
         }
     }
 
     #[test]
     fn other_formulas_and_values_that_others_need_stay() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["5"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["5"]);
         let (third, one, root) =
             (draft.number(0.3), draft.number(1.0), draft.number(std::f32::consts::SQRT_2));
-        let inside = draft.node("Div", &[x, root]);
-        let erf = draft.node("Erf", &[inside]);
-        let gate = draft.node("Add", &[erf, one]);
-        let made = draft.node("Mul", &[x, gate]);
-        let made = draft.node("Mul", &[made, third]);
+        let inside = draft.node("Div", [x, root]);
+        let erf = draft.node("Erf", [inside]);
+        let gate = draft.node("Add", [erf, one]);
+        let made = draft.node("Mul", [x, gate]);
+        let made = draft.node("Mul", [made, third]);
         draft.output(made);
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
 
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["5"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["5"]);
         let made = with_erf(&mut draft, x, 0);
         draft.output(made);
         let gate = ValueId(made.0 - 2);
         draft.output(gate);
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
     }
 }

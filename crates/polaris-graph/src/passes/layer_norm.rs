@@ -1,4 +1,4 @@
-//! Layer and RMS normalisation, which exporters of early opsets write out as reductions and divisions.
+//! Fuses layer and RMS normalisation, which exporters of early opsets decompose into reductions and divisions.
 
 use polaris_onnx::{Attribute, Dim, Graph, Node, Tensor, ValueId};
 
@@ -169,8 +169,9 @@ fn ones(view: &View<'_>, found: &Found) -> Option<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -186,33 +187,33 @@ mod tests {
         bias: bool,
     }
 
-    fn written_out(draft: &mut Draft, x: ValueId, form: &Form) -> ValueId {
-        let axes = [("axes", vec![-1])];
+    fn written_out(draft: &mut GraphBuilder, x: ValueId, form: &Form) -> ValueId {
+        let axes = [("axes", [-1])];
         let mut d = x;
         if form.centred {
-            let mean = draft.node_with("ReduceMean", &[x], &axes);
-            d = draft.node("Sub", &[x, mean]);
+            let mean = draft.node_with("ReduceMean", [x], axes);
+            d = draft.node("Sub", [x, mean]);
         }
         let two = draft.number(2.0);
         let square =
-            if form.power { draft.node("Pow", &[d, two]) } else { draft.node("Mul", &[d, d]) };
-        let variance = draft.node_with("ReduceMean", &[square], &axes);
+            if form.power { draft.node("Pow", [d, two]) } else { draft.node("Mul", [d, d]) };
+        let variance = draft.node_with("ReduceMean", [square], axes);
         let epsilon = draft.number(1e-3);
-        let sum = draft.node("Add", &[variance, epsilon]);
-        let root = draft.node("Sqrt", &[sum]);
+        let sum = draft.node("Add", [variance, epsilon]);
+        let root = draft.node("Sqrt", [sum]);
         let mut made = if form.reciprocal {
-            let inverse = draft.node("Reciprocal", &[root]);
-            draft.node("Mul", &[d, inverse])
+            let inverse = draft.node("Reciprocal", [root]);
+            draft.node("Mul", [d, inverse])
         } else {
-            draft.node("Div", &[d, root])
+            draft.node("Div", [d, root])
         };
         if form.weight {
             let weight = draft.constant(floats(&[6]));
-            made = draft.node("Mul", &[weight, made]);
+            made = draft.node("Mul", [weight, made]);
         }
         if form.bias {
             let bias = draft.constant(floats(&[6]));
-            made = draft.node("Add", &[made, bias]);
+            made = draft.node("Add", [made, bias]);
         }
         made
     }
@@ -228,11 +229,11 @@ mod tests {
                 weight: bit(3),
                 bias: bit(4),
             };
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["n", "3", "6"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["n", "3", "6"]);
             let made = written_out(&mut draft, x, &form);
             draft.output_as(made, "y");
-            let graph = draft.check(both, &[("x", floats(&[2, 3, 6]))], 1e-5);
+            let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 6]))], 1e-5);
             let operator = if form.centred { "LayerNormalization" } else { "RMSNormalization" };
             assert_eq!(count(&graph, operator), 1, "{graph}");
             let extra = usize::from(form.bias && !form.centred);
@@ -242,24 +243,24 @@ mod tests {
 
     #[test]
     fn other_axes_and_values_that_others_need_stay() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["3", "6"]);
-        let square = draft.node("Mul", &[x, x]);
-        let mean = draft.node_with("ReduceMean", &[square], &[("axes", vec![0])]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["3", "6"]);
+        let square = draft.node("Mul", [x, x]);
+        let mean = draft.node_with("ReduceMean", [square], [("axes", [0])]);
         let epsilon = draft.number(1e-5);
-        let sum = draft.node("Add", &[mean, epsilon]);
-        let root = draft.node("Sqrt", &[sum]);
-        let made = draft.node("Div", &[x, root]);
+        let sum = draft.node("Add", [mean, epsilon]);
+        let root = draft.node("Sqrt", [sum]);
+        let made = draft.node("Div", [x, root]);
         draft.output(made);
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
 
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["3", "6"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["3", "6"]);
         let form =
             Form { centred: true, power: true, reciprocal: false, weight: false, bias: false };
         let made = written_out(&mut draft, x, &form);
         draft.output(made);
         draft.output(ValueId(made.0 - 1));
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
     }
 }

@@ -1,4 +1,4 @@
-//! What passes ask of a graph: who makes a value, who needs it, what is known of it.
+//! Queries of passes: the producer of a value, its consumers, and what is known of it.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ impl<'g> View<'g> {
         self.users[id.index()].len()
     }
 
-    /// Whether a value is needed so often by nodes and is no result of the graph.
+    /// Whether a value is needed so often by nodes and is not a result of the graph.
     pub fn is_used(&self, id: ValueId, times: usize) -> bool {
         self.uses(id) == times && !self.is_output(id)
     }
@@ -122,7 +122,7 @@ impl<'g> View<'g> {
         self.facts.get_or_init(|| {
             let mut given = HashMap::new();
             for &id in &self.graph.inputs {
-                // Types of inputs are checked before a model runs, those of graphs inside nodes are not.
+                // Types of inputs are checked before a model runs, those of subgraphs are not.
                 let slot = self.graph.value(id);
                 let ty = slot.ty.clone().filter(|_| self.place == Place::Model);
                 given.insert(id, Fact { ty, ..Fact::default() });
@@ -186,13 +186,13 @@ pub fn either(node: &Node) -> impl Iterator<Item = [ValueId; 2]> + use<> {
     orders.into_iter().flatten()
 }
 
-/// The first result of a node, if nobody wants another.
+/// The first result of a node, if no other is used.
 pub fn only_result(node: &Node) -> Option<ValueId> {
     let more = node.outputs.iter().skip(1).any(Option::is_some);
     node.outputs.first().copied().flatten().filter(|_| !more)
 }
 
-/// Whether two lengths are the same in every run. What is written as a negative number is no length.
+/// Whether two lengths are the same in every run. What is written as a negative number is not a length.
 pub fn same_length(a: &Dim, b: &Dim) -> bool {
     let known = match a {
         Dim::Known(_) => true,

@@ -1,4 +1,4 @@
-//! Passes: rewrite a graph, once when it is loaded, into one that computes the same with less.
+//! Graph passes: rewrite a graph once, when it is loaded, into a cheaper one with the same results.
 //!
 //! A pass writes only operators of the ONNX standard, so that whatever it makes can be interpreted,
 //! inferred and lowered like a file's own nodes, and every pass can be tested by interpreting a graph
@@ -64,86 +64,71 @@ pub struct Pass {
 pub const ALL: &[Pass] = &[
     Pass {
         name: "constants",
-        about: "computes what depends on constants and declared shapes only",
+        about: "folds what depends only on constants and declared shapes",
         only: None,
         run: constants::run,
     },
-    Pass {
-        name: "dead",
-        about: "removes what nobody needs and what changes nothing",
-        only: None,
-        run: dead::run,
-    },
+    Pass { name: "dead", about: "removes dead nodes and identities", only: None, run: dead::run },
     Pass {
         name: "common",
-        about: "computes once what is computed twice",
+        about: "eliminates common subexpressions",
         only: None,
         run: common::run,
     },
     Pass {
         name: "conv_norm",
-        about: "folds batch normalisation, and factors and summands of channels, into weights",
+        about: "folds batch normalisation, and per-channel factors and summands, into weights",
         only: None,
         run: conv_norm::run,
     },
     Pass {
         name: "layer_norm",
-        about: "finds layer and RMS normalisation that is written out",
+        about: "fuses layer and RMS normalisation",
         only: None,
         run: layer_norm::run,
     },
     Pass {
         name: "gelu",
-        about: "finds GELU that is written out, by the error function or by the tangent",
+        about: "fuses GELU, exact or with the tanh approximation",
         only: None,
         run: gelu::run,
     },
-    Pass {
-        name: "softmax",
-        about: "finds softmax that is written out",
-        only: None,
-        run: softmax::run,
-    },
+    Pass { name: "softmax", about: "fuses softmax", only: None, run: softmax::run },
     Pass {
         name: "activations",
-        about: "finds Swish, HardSwish and Mish that are written out",
+        about: "fuses Swish, HardSwish and Mish",
         only: None,
         run: activations::run,
     },
     Pass {
         name: "transposes",
-        about: "merges transpositions, and lets those cancel that have only functions of elements between them",
+        about: "merges transpositions, and cancels inverse pairs around elementwise functions",
         only: None,
         run: transposes::run,
     },
     Pass {
         name: "attention",
-        about: "finds scaled dot-product attention that is written out, with its mask",
+        about: "fuses scaled dot-product attention with its mask",
         only: None,
         run: attention::run,
     },
-    Pass {
-        name: "rotary",
-        about: "finds rotary embeddings that are written out",
-        only: None,
-        run: rotary::run,
-    },
+    Pass { name: "rotary", about: "fuses rotary embeddings", only: None, run: rotary::run },
     Pass {
         name: "quantized",
-        about: "turns convolutions and products between conversions into those of integers",
+        about: "turns convolutions and matmuls between (de)quantisations into quantised ones",
         // Other devices have no such operators; the interpreter would take longer than they do with floats.
         only: Some(Side::Cpu),
         run: quantized::run,
     },
     Pass {
         name: "dequantized",
-        about: "turns convolutions and products of integers into those of numbers between conversions",
+        about: "turns quantised convolutions and matmuls into float ones between (de)quantisations",
         only: Some(Side::Gpu),
         run: dequantized::run,
     },
     Pass {
         name: "weights",
-        about: "dequantises once the constants that no operator of integers takes",
+        about: "dequantises constants that no quantised operator reads",
         only: None,
         run: weights::run,
     },

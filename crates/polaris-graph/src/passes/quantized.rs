@@ -1,6 +1,5 @@
-//! Convolutions and matrix products between DequantizeLinear and QuantizeLinear, as operators that work on
-//! the integers themselves. Only where scales and zero points are those that such operators have. So do
-//! operators that only move elements.
+//! Turns convolutions and matmuls between DequantizeLinear and QuantizeLinear into quantised operators, if these
+//! support the scales and zero points; likewise operators that only move elements.
 
 use polaris_onnx::{ElementType, Graph, Node, Tensor, ValueId};
 
@@ -172,7 +171,7 @@ fn gemm(
     Some(vec![first, conv, reshape(made, to_rows, result)])
 }
 
-/// Elements of a weight that is written anew, at most.
+/// Elements of a weight that is written again, at most.
 const MOST_TURNED: usize = 1 << 26;
 
 /// The first element of a tensor.
@@ -281,9 +280,9 @@ fn bias(
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use polaris_onnx::Attribute;
+    use polaris_onnx::GraphBuilder;
 
-    use super::super::testing::{Draft, count};
+    use super::super::testing::{check_pass, check_unchanged, count};
     use super::*;
 
     fn both(graph: &mut Graph, place: Place) -> usize {
@@ -298,7 +297,7 @@ mod tests {
         Tensor::from_f64(element, shape, &values).unwrap()
     }
 
-    fn scales(draft: &mut Draft, values: &[f32]) -> ValueId {
+    fn scales(draft: &mut GraphBuilder, values: &[f32]) -> ValueId {
         match values {
             [only] => draft.number(*only),
             list => draft.constant(Tensor::new(&[list.len()], list.to_vec()).unwrap()),
@@ -306,27 +305,32 @@ mod tests {
     }
 
     /// An operator between conversions, with a bias of this scale.
-    fn between(operator: &str, weight: &[usize], of_w: &[f32], of_bias: Option<&[f32]>) -> Draft {
-        let mut draft = Draft::new();
+    fn between(
+        operator: &str,
+        weight: &[usize],
+        of_w: &[f32],
+        of_bias: Option<&[f32]>,
+    ) -> GraphBuilder {
+        let mut draft = GraphBuilder::new("test");
         let dims: &[&str] = if operator == "Conv" { &["n", "2", "5", "5"] } else { &["n", "4"] };
-        let x = draft.typed_input("x", ElementType::U8, dims);
+        let x = draft.input("x", ElementType::U8, dims);
         let (of_x, of_y) = (draft.number(0.02), draft.number(0.3));
         let x_zero = draft.constant(Tensor::scalar(7u8));
         let y_zero = draft.constant(Tensor::scalar(30u8));
-        let x = draft.node("DequantizeLinear", &[x, of_x, x_zero]);
+        let x = draft.node("DequantizeLinear", [x, of_x, x_zero]);
         let w = draft.constant(bytes(ElementType::I8, weight));
         let scale = scales(&mut draft, of_w);
-        let axis = [("axis", Attribute::Int(if operator == "Conv" { 0 } else { 1 }))];
-        let w = draft.any_node("DequantizeLinear", 13, &[w, scale], &axis);
+        let axis = [("axis", if operator == "Conv" { 0 } else { 1 })];
+        let w = draft.node_with("DequantizeLinear", [w, scale], axis);
         let mut inputs = vec![x, w];
         if let Some(values) = of_bias {
             let numbers = draft.constant(bytes(ElementType::I32, &[weight[0]]));
             let scale = scales(&mut draft, values);
-            let axis = [("axis", Attribute::Int(0))];
-            inputs.push(draft.any_node("DequantizeLinear", 13, &[numbers, scale], &axis));
+            let axis = [("axis", 0)];
+            inputs.push(draft.node_with("DequantizeLinear", [numbers, scale], axis));
         }
         let y = draft.node(operator, &inputs);
-        let y = draft.node("QuantizeLinear", &[y, of_y, y_zero]);
+        let y = draft.node("QuantizeLinear", [y, of_y, y_zero]);
         draft.output_as(y, "y");
         draft
     }
@@ -344,7 +348,7 @@ mod tests {
             (between("Gemm", &[4, 3], &[0.01], None), &rows, "QLinearMatMul"),
         ] {
             // Ties may be rounded otherwise: one step of 255.
-            let graph = draft.check(both, inputs, 1.01 / 30.0);
+            let graph = check_pass(draft, both, inputs, 1.01 / 30.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
         }
     }
@@ -354,44 +358,43 @@ mod tests {
         let rows = [("x", bytes(ElementType::U8, &[3, 4]))];
         let each = [0.01, 0.02, 0.03];
         for turned in [false, true] {
-            let mut draft = Draft::new();
-            let x = draft.typed_input("x", ElementType::U8, &["n", "4"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", ElementType::U8, ["n", "4"]);
             let (of_x, of_y) = (draft.number(0.02), draft.number(0.3));
             let zero = draft.constant(Tensor::scalar(7u8));
-            let x = draft.node("DequantizeLinear", &[x, of_x, zero]);
+            let x = draft.node("DequantizeLinear", [x, of_x, zero]);
             let shape: &[usize] = if turned { &[3, 4] } else { &[4, 3] };
             let w = draft.constant(bytes(ElementType::I8, shape));
             let scale = scales(&mut draft, &each);
-            let axis = [("axis", Attribute::Int(i64::from(!turned)))];
-            let w = draft.any_node("DequantizeLinear", 13, &[w, scale], &axis);
+            let axis = [("axis", i64::from(!turned))];
+            let w = draft.node_with("DequantizeLinear", [w, scale], axis);
             let numbers = draft.constant(bytes(ElementType::I32, &[3]));
             let scale = scales(&mut draft, &each.map(|scale| scale * 0.02f32));
-            let axis = [("axis", Attribute::Int(0))];
-            let bias = draft.any_node("DequantizeLinear", 13, &[numbers, scale], &axis);
-            let flags = [("transB", Attribute::Int(i64::from(turned)))];
-            let y = draft.any_node("Gemm", 13, &[x, w, bias], &flags);
+            let axis = [("axis", 0)];
+            let bias = draft.node_with("DequantizeLinear", [numbers, scale], axis);
+            let flags = [("transB", i64::from(turned))];
+            let y = draft.node_with("Gemm", [x, w, bias], flags);
             let zero = draft.constant(Tensor::scalar(30u8));
-            let y = draft.node("QuantizeLinear", &[y, of_y, zero]);
+            let y = draft.node("QuantizeLinear", [y, of_y, zero]);
             draft.output_as(y, "y");
-            let graph = draft.check(both, &rows, 1.01 / 30.0);
+            let graph = check_pass(draft, both, &rows, 1.01 / 30.0);
             let found = (count(&graph, "QLinearConv"), count(&graph, "Reshape"));
             assert_eq!((graph.nodes.len(), found), (3, (1, 2)), "{graph}");
         }
     }
 
     /// An operator between conversions of these zero points and scales.
-    fn moving(operator: &str, before: (u8, f32), after: (u8, f32)) -> Draft {
-        let mut draft = Draft::new();
-        let x = draft.typed_input("x", ElementType::U8, &["n", "2", "6", "6"]);
+    fn moving(operator: &str, before: (u8, f32), after: (u8, f32)) -> GraphBuilder {
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", ElementType::U8, ["n", "2", "6", "6"]);
         let scale = draft.number(before.1);
         let zero = draft.constant(Tensor::scalar(before.0));
-        let x = draft.node("DequantizeLinear", &[x, scale, zero]);
-        let kernel = [("kernel_shape", vec![2, 2])];
-        let attributes: &[(&str, Vec<i64>)] = if operator == "MaxPool" { &kernel } else { &[] };
-        let y = draft.node_with(operator, &[x], attributes);
+        let x = draft.node("DequantizeLinear", [x, scale, zero]);
+        let kernel = (operator == "MaxPool").then_some(("kernel_shape", [2, 2]));
+        let y = draft.node_with(operator, [x], kernel);
         let scale = draft.number(after.1);
         let zero = draft.constant(Tensor::scalar(after.0));
-        let y = draft.node("QuantizeLinear", &[y, scale, zero]);
+        let y = draft.node("QuantizeLinear", [y, scale, zero]);
         draft.output_as(y, "y");
         draft
     }
@@ -401,10 +404,10 @@ mod tests {
         let image = [("x", bytes(ElementType::U8, &[2, 2, 6, 6]))];
         for operator in ["MaxPool", "Flatten", "Transpose"] {
             let draft = moving(operator, (7, 0.1), (7, 0.1));
-            let graph = draft.check(both, &image, 0.0);
+            let graph = check_pass(draft, both, &image, 0.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
-            moving(operator, (7, 0.1), (8, 0.1)).check_unchanged(run);
-            moving(operator, (7, 0.1), (7, 0.2)).check_unchanged(run);
+            check_unchanged(moving(operator, (7, 0.1), (8, 0.1)), run);
+            check_unchanged(moving(operator, (7, 0.1), (7, 0.2)), run);
         }
     }
 
@@ -412,18 +415,18 @@ mod tests {
     fn a_relu_goes_where_the_lowest_byte_is_zero() {
         let image = [("x", bytes(ElementType::U8, &[2, 2, 5, 5]))];
         for (zero, found) in [(0u8, 1), (3, 0)] {
-            let mut draft = Draft::new();
-            let x = draft.typed_input("x", ElementType::U8, &["n", "2", "5", "5"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", ElementType::U8, ["n", "2", "5", "5"]);
             let (scale, zeros) = (draft.number(0.02), draft.constant(Tensor::scalar(60u8)));
-            let x = draft.node("DequantizeLinear", &[x, scale, zeros]);
+            let x = draft.node("DequantizeLinear", [x, scale, zeros]);
             let w = draft.constant(bytes(ElementType::I8, &[3, 2, 3, 3]));
-            let w = draft.node("DequantizeLinear", &[w, scale]);
-            let y = draft.node("Conv", &[x, w]);
-            let y = draft.node("Relu", &[y]);
+            let w = draft.node("DequantizeLinear", [w, scale]);
+            let y = draft.node("Conv", [x, w]);
+            let y = draft.node("Relu", [y]);
             let (scale, zeros) = (draft.number(0.3), draft.constant(Tensor::scalar(zero)));
-            let y = draft.node("QuantizeLinear", &[y, scale, zeros]);
+            let y = draft.node("QuantizeLinear", [y, scale, zeros]);
             draft.output_as(y, "y");
-            let graph = draft.check(both, &image, 1.01 / 30.0);
+            let graph = check_pass(draft, both, &image, 1.01 / 30.0);
             assert_eq!(count(&graph, "QLinearConv"), found, "{graph}");
             assert_eq!(count(&graph, "Relu"), 1 - found, "{graph}");
         }
@@ -431,6 +434,6 @@ mod tests {
 
     #[test]
     fn a_bias_of_another_scale_stays() {
-        between("Conv", &[3, 2, 3, 3], &[0.01], Some(&[0.5])).check_unchanged(run);
+        check_unchanged(between("Conv", &[3, 2, 3, 3], &[0.01], Some(&[0.5])), run);
     }
 }

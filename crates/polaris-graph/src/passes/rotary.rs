@@ -1,4 +1,4 @@
-//! Rotary embeddings that are written out: `x * cos + rotate_half(x) * sin`, where `rotate_half` puts the
+//! Fuses rotary embeddings: `x * cos + rotate_half(x) * sin`, where `rotate_half` puts the
 //! second half of each vector, negated, before the first.
 
 use polaris_onnx::{Attribute, Dim, Graph, Node, Tensor, ValueId};
@@ -120,7 +120,7 @@ fn is_expressible(view: &View<'_>, found: &Found) -> bool {
     view.is_float(found.x) && fits(found.cos) && fits(found.sin)
 }
 
-/// Whether the second half of each vector is the same as the first, by the way it is made.
+/// Whether the second half of each vector is the same as the first, as follows from its node.
 fn has_equal_halves(view: &View<'_>, id: ValueId, half: usize, depth: usize) -> bool {
     if let Some(tensor) = view.constant(id) {
         let Ok(values) = tensor.to_f64() else { return false };
@@ -203,8 +203,9 @@ fn written(
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -213,29 +214,28 @@ mod tests {
     }
 
     /// As models are exported: angles for each place, twice, and their cosines and sines for all heads.
-    fn draft(batch: &str, twice: bool, split: bool) -> Draft {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["b", "2", "s", "6"]);
-        let angles = draft.input("angles", &[batch, "s", "3"]);
-        let other = draft.node("Neg", &[angles]);
+    fn draft(batch: &str, twice: bool, split: bool) -> GraphBuilder {
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["b", "2", "s", "6"]);
+        let angles = draft.input("angles", F32, [batch, "s", "3"]);
+        let other = draft.node("Neg", [angles]);
         let second = if twice { angles } else { other };
-        let last = [("axis", Attribute::Int(-1))];
-        let angles = draft.any_node("Concat", 13, &[angles, second], &last);
-        let heads = draft.integers(&[1], false);
-        let (cos, sin) = (draft.node("Cos", &[angles]), draft.node("Sin", &[angles]));
+        let last = [("axis", -1)];
+        let angles = draft.node_with("Concat", [angles, second], last);
+        let heads = draft.integers(&[1]);
+        let (cos, sin) = (draft.node("Cos", [angles]), draft.node("Sin", [angles]));
         let (cos, sin) =
-            (draft.node("Unsqueeze", &[cos, heads]), draft.node("Unsqueeze", &[sin, heads]));
-        let [zero, three, end, axis] =
-            [0, 3, i64::MAX, -1].map(|value| draft.integers(&[value], false));
-        let first = draft.node("Slice", &[x, zero, three, axis]);
+            (draft.node("Unsqueeze", [cos, heads]), draft.node("Unsqueeze", [sin, heads]));
+        let [zero, three, end, axis] = [0, 3, i64::MAX, -1].map(|value| draft.integers(&[value]));
+        let first = draft.node("Slice", [x, zero, three, axis]);
         let second = match split {
-            true => draft.node("Slice", &[x, zero, three, axis]),
-            false => draft.node("Slice", &[x, three, end, axis]),
+            true => draft.node("Slice", [x, zero, three, axis]),
+            false => draft.node("Slice", [x, three, end, axis]),
         };
-        let negated = draft.node("Neg", &[second]);
-        let rotated = draft.any_node("Concat", 13, &[negated, first], &last);
-        let (a, b) = (draft.node("Mul", &[x, cos]), draft.node("Mul", &[rotated, sin]));
-        let made = draft.node("Add", &[a, b]);
+        let negated = draft.node("Neg", [second]);
+        let rotated = draft.node_with("Concat", [negated, first], last);
+        let (a, b) = (draft.node("Mul", [x, cos]), draft.node("Mul", [rotated, sin]));
+        let made = draft.node("Add", [a, b]);
         draft.output_as(made, "y");
         draft
     }
@@ -244,7 +244,7 @@ mod tests {
     fn rotations_are_found_with_tables_for_all_or_for_each() {
         for (batch, rows) in [("b", 3), ("1", 1)] {
             let given = [("x", floats(&[3, 2, 4, 6])), ("angles", floats(&[rows, 4, 3]))];
-            let graph = draft(batch, true, false).check(both, &given, 1e-6);
+            let graph = check_pass(draft(batch, true, false), both, &given, 1e-6);
             assert_eq!(count(&graph, "RotaryEmbedding"), 1, "{graph}");
             assert_eq!(count(&graph, "Mul"), 0, "{graph}");
         }
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn tables_of_different_halves_and_other_parts_stay() {
-        draft("b", false, false).check_unchanged(run);
-        draft("b", true, true).check_unchanged(run);
-        draft("other", true, false).check_unchanged(run);
+        check_unchanged(draft("b", false, false), run);
+        check_unchanged(draft("b", true, true), run);
+        check_unchanged(draft("other", true, false), run);
     }
 }

@@ -1,4 +1,4 @@
-//! Softmax that is written out: `exp(x) / sum(exp(x))`, with or without the largest element subtracted.
+//! Fuses softmax: `exp(x) / sum(exp(x))`, with or without the largest element subtracted.
 
 use polaris_onnx::{Attribute, Graph, Node, ValueId};
 
@@ -51,8 +51,9 @@ fn reduced(view: &View<'_>, id: ValueId, operator: &str) -> Option<(ValueId, i64
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -61,19 +62,19 @@ mod tests {
     }
 
     /// Along the axes of the largest element, if it is subtracted, and of the sum.
-    fn draft(largest: Option<i64>, axes: &[i64], keepdims: i64) -> Draft {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "4", "4"]);
+    fn draft(largest: Option<i64>, axes: &[i64], keepdims: i64) -> GraphBuilder {
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "4", "4"]);
         let mut inside = x;
         if let Some(axis) = largest {
-            let most = draft.node_with("ReduceMax", &[x], &[("axes", vec![axis])]);
-            inside = draft.node("Sub", &[x, most]);
+            let most = draft.node_with("ReduceMax", [x], [("axes", [axis])]);
+            inside = draft.node("Sub", [x, most]);
         }
-        let above = draft.node("Exp", &[inside]);
-        let axes = draft.integers(axes, false);
-        let keepdims = [("keepdims", Attribute::Int(keepdims))];
-        let below = draft.any_node("ReduceSum", 13, &[above, axes], &keepdims);
-        let made = draft.node("Div", &[above, below]);
+        let above = draft.node("Exp", [inside]);
+        let axes = draft.integers(axes);
+        let keepdims = [("keepdims", keepdims)];
+        let below = draft.node_with("ReduceSum", [above, axes], keepdims);
+        let made = draft.node("Div", [above, below]);
         draft.output(made);
         draft
     }
@@ -83,7 +84,7 @@ mod tests {
         for axis in [-1, 1] {
             for largest in [None, Some(axis)] {
                 let draft = draft(largest, &[axis], 1);
-                let graph = draft.check(both, &[("x", floats(&[3, 4, 4]))], 1e-6);
+                let graph = check_pass(draft, both, &[("x", floats(&[3, 4, 4]))], 1e-6);
                 assert_eq!((graph.nodes.len(), count(&graph, "Softmax")), (1, 1), "{graph}");
             }
         }
@@ -91,10 +92,10 @@ mod tests {
 
     #[test]
     fn other_sums_stay() {
-        draft(None, &[1, 2], 1).check_unchanged(run);
-        draft(None, &[1], 0).check_unchanged(run);
+        check_unchanged(draft(None, &[1, 2], 1), run);
+        check_unchanged(draft(None, &[1], 0), run);
         // What is subtracted is then no part of it, but does not harm either.
-        let graph = draft(Some(1), &[2], 1).check(both, &[("x", floats(&[3, 4, 4]))], 1e-6);
+        let graph = check_pass(draft(Some(1), &[2], 1), both, &[("x", floats(&[3, 4, 4]))], 1e-6);
         assert_eq!(count(&graph, "Sub"), 1);
     }
 }

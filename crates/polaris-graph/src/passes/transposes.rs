@@ -1,5 +1,4 @@
-//! Transpositions: one after another become one, and where functions of single elements lie between two
-//! that cancel, both go.
+//! Merges consecutive transpositions, and removes inverse pairs around elementwise functions.
 
 use polaris_onnx::{Attribute, Graph, Node, ValueId};
 
@@ -7,7 +6,7 @@ use super::Place;
 use super::edits::{Edits, instead, with};
 use super::matching::{View, is, only_result, operand, pair};
 
-/// Functions of single elements with one operand of which the result has the shape.
+/// Elementwise functions with one operand of which the result has the shape.
 const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Cast",
@@ -87,8 +86,8 @@ fn merged(view: &View<'_>, edits: &mut Edits, at: usize, node: &Node) -> Option<
     Some(())
 }
 
-/// A transposition, functions of single elements that nobody else sees, and a transposition back. The
-/// functions are written again, since what they make has other shapes.
+/// A transposition, elementwise functions that nobody else sees, and a transposition back. The functions are written
+/// again, since what they make has other shapes.
 fn cancelled(view: &View<'_>, edits: &mut Edits, at: usize, node: &Node) -> Option<()> {
     let (last, second) = turned(view, node)?;
     let mut chain: Vec<(&Node, usize)> = Vec::new();
@@ -141,8 +140,9 @@ fn passed_through(view: &View<'_>, node: &Node) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::dead;
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
+    use polaris_onnx::{ElementType::F32, GraphBuilder};
 
     fn both(graph: &mut Graph, place: Place) -> usize {
         let found = run(graph, place);
@@ -150,53 +150,53 @@ mod tests {
         found
     }
 
-    fn turn(draft: &mut Draft, x: ValueId, order: &[i64]) -> ValueId {
-        draft.node_with("Transpose", &[x], &[("perm", order.to_vec())])
+    fn turn(draft: &mut GraphBuilder, x: ValueId, order: &[i64]) -> ValueId {
+        draft.node_with("Transpose", [x], [("perm", order)])
     }
 
     #[test]
     fn two_become_one_or_none() {
         for (second, nodes) in [([2, 0, 1], 0), ([1, 2, 0], 1)] {
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["2", "3", "4"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["2", "3", "4"]);
             let y = turn(&mut draft, x, &[1, 2, 0]);
             let y = turn(&mut draft, y, &second);
-            let y = draft.node("Exp", &[y]);
+            let y = draft.node("Exp", [y]);
             draft.output(y);
-            let graph = draft.check(both, &[("x", floats(&[2, 3, 4]))], 0.0);
+            let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 4]))], 0.0);
             assert_eq!(count(&graph, "Transpose"), nodes, "{graph}");
         }
     }
 
     #[test]
     fn those_around_functions_of_elements_cancel() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "3", "4", "5"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "3", "4", "5"]);
         let two = draft.number(2.0);
         let y = turn(&mut draft, x, &[0, 2, 3, 1]);
-        let y = draft.node("Relu", &[y]);
-        let y = draft.node("Sub", &[two, y]);
-        let y = draft.node("Exp", &[y]);
+        let y = draft.node("Relu", [y]);
+        let y = draft.node("Sub", [two, y]);
+        let y = draft.node("Exp", [y]);
         let y = turn(&mut draft, y, &[0, 3, 1, 2]);
         draft.output_as(y, "y");
-        let graph = draft.check(both, &[("x", floats(&[2, 3, 4, 5]))], 0.0);
+        let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 4, 5]))], 0.0);
         assert_eq!((graph.nodes.len(), count(&graph, "Transpose")), (3, 0), "{graph}");
     }
 
     #[test]
     fn what_others_see_or_has_a_shape_of_its_own_stays() {
         for shown in [true, false] {
-            let mut draft = Draft::new();
-            let x = draft.input("x", &["2", "3"]);
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", F32, ["2", "3"]);
             let y = turn(&mut draft, x, &[1, 0]);
             let row = draft.constant(floats(&[2]));
-            let y = if shown { draft.node("Exp", &[y]) } else { draft.node("Add", &[y, row]) };
+            let y = if shown { draft.node("Exp", [y]) } else { draft.node("Add", [y, row]) };
             if shown {
                 draft.output(y);
             }
             let y = turn(&mut draft, y, &[1, 0]);
             draft.output(y);
-            draft.check_unchanged(run);
+            check_unchanged(draft, run);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Constant weights that are quantised, and that no operator of integers takes: they are dequantised once, and
-//! not in every run.
+//! Dequantises constant weights that no quantised operator reads, once instead of in every run.
 
 use polaris_onnx::operators::NoScope;
 use polaris_onnx::{Graph, Value, interpret_node};
@@ -7,7 +6,7 @@ use polaris_onnx::{Graph, Value, interpret_node};
 use super::Place;
 use super::matching::{View, is, only_result, operand};
 
-/// Elements of one weight, and of all of them, that are computed ahead: they take memory beside the file's.
+/// Elements of one weight, and of all of them, that are computed ahead: they take memory in addition to the file's.
 const MOST: usize = 1 << 25;
 const MOST_IN_ALL: usize = 1 << 27;
 
@@ -43,34 +42,34 @@ pub fn run(graph: &mut Graph, place: Place) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use polaris_onnx::{Attribute, Tensor};
+    use polaris_onnx::{ElementType::F32, GraphBuilder, Tensor};
 
-    use super::super::testing::{Draft, count, floats};
+    use super::super::testing::{check_pass, check_unchanged, count, floats};
     use super::*;
 
     #[test]
     fn weights_are_dequantised_once() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n", "4"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n", "4"]);
         let w = draft.constant(Tensor::new(&[4, 2], (0i8..8).collect::<Vec<i8>>()).unwrap());
         let scale = draft.constant(Tensor::new(&[2], vec![0.5f32, 0.25]).unwrap());
-        let axis = [("axis", Attribute::Int(1))];
-        let w = draft.any_node("DequantizeLinear", 13, &[w, scale], &axis);
-        let y = draft.node("MatMul", &[x, w]);
+        let axis = [("axis", 1)];
+        let w = draft.node_with("DequantizeLinear", [w, scale], axis);
+        let y = draft.node("MatMul", [x, w]);
         draft.output(y);
-        let graph = draft.check(run, &[("x", floats(&[3, 4]))], 0.0);
+        let graph = check_pass(draft, run, &[("x", floats(&[3, 4]))], 0.0);
         assert_eq!((graph.nodes.len(), count(&graph, "MatMul")), (1, 1), "{graph}");
     }
 
     #[test]
     fn what_nobody_uses_stays_as_it_is() {
-        let mut draft = Draft::new();
-        let x = draft.input("x", &["n"]);
+        let mut draft = GraphBuilder::new("test");
+        let x = draft.input("x", F32, ["n"]);
         let w = draft.constant(Tensor::new(&[2], vec![1i8, 2]).unwrap());
         let scale = draft.number(0.5);
-        draft.node("DequantizeLinear", &[w, scale]);
-        let y = draft.node("Neg", &[x]);
+        draft.node("DequantizeLinear", [w, scale]);
+        let y = draft.node("Neg", [x]);
         draft.output(y);
-        draft.check_unchanged(run);
+        check_unchanged(draft, run);
     }
 }

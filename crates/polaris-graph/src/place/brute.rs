@@ -1,4 +1,4 @@
-//! All placements, one after another: what better ways are compared with.
+//! Brute force over all placements, to test the other algorithms.
 
 use super::Problem;
 use crate::side::Side;

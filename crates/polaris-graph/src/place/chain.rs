@@ -1,4 +1,4 @@
-//! Chains, exactly: each task reads what the one before it made.
+//! Optimal placement of a chain, in which each task reads the result of the one before it.
 
 use super::{Problem, Value};
 use crate::side::Side;

@@ -1,5 +1,5 @@
-//! Any graph, exactly, if one side works at a time: two sides, a price for each task on each, and a price
-//! for each value that crosses. That is a smallest cut between the CPU and the device.
+//! Optimal placement of any graph if one side works at a time: a cost for each task on each side, and a cost for each
+//! value that crosses. That is a minimum cut between the CPU and the device.
 
 use super::Problem;
 use super::flow::{Network, UNBOUNDED};

@@ -1,5 +1,4 @@
-//! The largest flow through a network, and with it the smallest cut: Dinic's algorithm. Capacities are
-//! whole numbers, so that it ends.
+//! Maximum flow and minimum cut by Dinic's algorithm. Capacities are integers, so that it terminates.
 
 use std::collections::VecDeque;
 

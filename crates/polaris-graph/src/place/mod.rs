@@ -1,4 +1,4 @@
-//! Which of two sides computes what: plain numbers in, sides out. Nothing here knows a device.
+//! Placement: assigns tasks to two sides, from plain numbers. Nothing here knows a device.
 //!
 //! A [`Problem`] is a list of tasks with a time on either side, and of values that travel between them. A
 //! value that is needed on the other side is copied there once, however many tasks read it.
@@ -130,15 +130,17 @@ pub fn place(problem: &Problem) -> Placement {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use polaris_core::random::SplitMix64;
+
     use super::*;
 
-    /// Numbers that look random and are the same everywhere.
+    /// Random numbers; each is the seed of the next.
     pub struct Dice(pub u64);
 
     impl Dice {
         pub fn below(&mut self, limit: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) % limit.max(1)
+            self.0 = SplitMix64::new(self.0).bits();
+            self.0 % limit.max(1)
         }
 
         fn time(&mut self) -> f64 {

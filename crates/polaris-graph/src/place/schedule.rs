@@ -1,4 +1,4 @@
-//! When all is done, if the CPU and the device work at the same time, and an order in which they do.
+//! The finishing time if the CPU and the device work at the same time, and an order of the tasks.
 //!
 //! What is simulated is what the executor does. One thread walks a list: it computes the CPU's jobs itself,
 //! hands the device's to a queue, copies what goes to the device into memory from which the queue fetches

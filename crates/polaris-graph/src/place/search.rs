@@ -1,4 +1,5 @@
-//! From the least sum to the earliest end: tasks and branches change sides as long as that helps.
+//! Local search from the smallest total to the earliest finish: tasks and branches change sides as long as that
+//! helps.
 
 use super::{Problem, schedule};
 use crate::side::Side;

@@ -1,4 +1,4 @@
-//! What an instruction computes on a device.
+//! The action of an instruction on a device.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ impl Action {
         self.0.run(inputs, output)
     }
 
-    /// Whether an OpenCL device has a kernel for it that is not quarantined. A device without one would send the arrays to the
-    /// CPU and back.
+    /// Whether an OpenCL device has a kernel for it that is not quarantined. A device without one would send the
+    /// arrays to the CPU and back.
     pub fn has_kernel(&self, inputs: &[&Array], output: &Array) -> bool {
         output.elements() == 0 || self.0.has_trusted_kernel(inputs, output)
     }

@@ -1,5 +1,5 @@
-//! Products and convolutions take up what follows them: a bias, an array that is added, an activation.
-//! What they would have written is then read again by nobody.
+//! Epilogue fusion: matmuls and convolutions absorb a bias, a residual and an activation, if nothing else reads the
+//! intermediate result.
 
 use polaris_core::{DType, Layout};
 use polaris_onnx::ValueId;
@@ -123,7 +123,10 @@ fn merge(first: &Option<Instruction>, second: &Option<Instruction>) -> Option<In
         return None;
     };
     let place = others.iter().position(|operand| operand.slot == output.slot)?;
-    let same_memory = others[place].layout == target.layout && target.layout.offset() == 0;
+    // A view of the first rows lies where the whole does, and so does an empty one.
+    let same_memory = others[place].layout == target.layout
+        && target.layout.offset() == 0
+        && target.layout.elements() == output.layout.elements();
     if !same_memory || target.dtype != output.dtype || first.side != second.side {
         return None;
     }

@@ -1,8 +1,8 @@
-//! Inputs that are only copied to the device go there from where they were given, without a stop in an arena.
+//! Inputs that are only copied to the device are copied directly, without a detour through a host arena.
 
 use polaris_onnx::ValueId;
 
-use super::{Instruction, Operand, Origin, PlanInput, PlanOutput, Slot, Step};
+use super::{Home, Instruction, Operand, Origin, PlanInput, PlanOutput, Slot, Step};
 
 /// Lets copies of whole inputs begin where these were given. Inputs that nothing else reads then, or nothing at
 /// all, need no array.
@@ -14,6 +14,9 @@ pub fn copy_from_given(
 ) {
     for input in inputs {
         let Some(Operand { slot, .. }) = input.operand else { continue };
+        if matches!(slots[slot.0].home, Home::Bound) {
+            continue;
+        }
         let is_whole = |operand: &Operand| {
             let bytes = operand.layout.elements() * operand.dtype.size();
             operand.layout.is_contiguous() && bytes == slots[slot.0].bytes

@@ -1,4 +1,4 @@
-//! Where slots lie in an arena: those that are not needed at the same time may share memory.
+//! The places of slots in an arena: those that are not needed at the same time may share memory.
 
 use super::Side;
 use super::{Home, Instruction, Operand, PlanInput, PlanOutput, Slot, Step};

@@ -28,7 +28,7 @@ pub(crate) use types::{dtype_of, element_of, has_adjacent_channels, with_adjacen
 pub struct Slot {
     /// The value that it was made for.
     pub name: String,
-    /// On which side it lies.
+    /// Its side.
     pub side: Side,
     /// Its size.
     pub bytes: usize,
@@ -36,7 +36,7 @@ pub struct Slot {
     pub home: Home,
 }
 
-/// Where a slot lies.
+/// The place of a slot.
 #[derive(Debug, Clone)]
 pub enum Home {
     /// In the plan's arena, which each run has for itself.
@@ -48,6 +48,17 @@ pub enum Home {
     },
     /// A constant, which all runs share.
     Constant(Array),
+    /// Memory that a run brings: an input that lies on the device, or what an output is returned in.
+    Bound,
+}
+
+/// A value that a plan is made for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Given {
+    pub id: ValueId,
+    pub ty: Type,
+    /// The side where its array lies, which is read there; `None` if it is copied from the host.
+    pub side: Option<Side>,
 }
 
 /// The place of a slot in a plan's list.
@@ -81,7 +92,7 @@ pub enum HostInput {
     Array(Operand, ValueId),
     /// A constant.
     Constant(Value, ValueId),
-    /// A value that is no array: of another type, a sequence, or of a shape that was not foreseen.
+    /// A value that is not an array: of another type, a sequence, or of a shape that was not foreseen.
     Value(ValueId),
 }
 
@@ -92,7 +103,7 @@ pub enum HostOutput {
     Array(Operand),
     /// Into the run's list of values.
     Value(ValueId),
-    /// Nobody wants it.
+    /// Unused.
     Nowhere,
 }
 
@@ -209,7 +220,7 @@ pub struct Instruction {
 pub struct PlanInput {
     /// The value.
     pub id: ValueId,
-    /// Its array; `None` if it is no array, or is copied from where it was given.
+    /// Its array; `None` if it is not an array, or is copied from where it was given.
     pub operand: Option<Operand>,
 }
 
@@ -241,7 +252,7 @@ pub struct Plan {
     pub(crate) rest: Option<Arc<Rest>>,
     /// Bytes of values that are arrays.
     pub(crate) value_bytes: HashMap<ValueId, u64>,
-    /// What was expected of it and of others, where it was chosen by that.
+    /// The predictions behind the choice, if it was chosen by them.
     pub prediction: Option<Prediction>,
 }
 
@@ -256,7 +267,7 @@ pub struct Trial {
     pub hybrid: Option<f64>,
 }
 
-/// What was expected of the plans that one was chosen from, in seconds of a run.
+/// Predicted seconds of a run for the candidate plans.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Prediction {
     /// All on the CPU.
@@ -267,7 +278,7 @@ pub struct Prediction {
     pub hybrid: f64,
     /// Which of them was chosen.
     pub chosen: Choice,
-    /// What they took where they were tried, since they were expected to be close.
+    /// Benchmarked times of plans with close predictions.
     pub tried: Option<Trial>,
     /// What is expected of each instruction of the chosen one.
     #[serde(skip)]

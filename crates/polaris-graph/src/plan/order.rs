@@ -1,4 +1,4 @@
-//! What must stay in order: who writes what others read or overwrite.
+//! Dependencies between instructions: writes before reads and overwrites.
 
 use super::{HostInput, HostOutput, Instruction, Origin, Slot, Step};
 

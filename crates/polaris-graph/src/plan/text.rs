@@ -67,7 +67,7 @@ impl PlanText<'_> {
     }
 }
 
-/// An instruction in words.
+/// An instruction as text.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Row {
     /// What happens.
@@ -102,7 +102,7 @@ impl fmt::Display for Prediction {
 }
 
 impl Plan {
-    /// An instruction in words.
+    /// An instruction as text.
     pub fn row(&self, graph: &Graph, at: usize) -> Row {
         let instruction = &self.instructions[at];
         let node = &graph.nodes[instruction.node];
@@ -145,13 +145,14 @@ impl Plan {
         Row { name, side, node: node.path.clone(), inputs, outputs, predicted_us }
     }
 
-    /// An operand in words: its type and shape, and where it lies.
+    /// An operand as text: its type and shape, and where it lies.
     fn place(&self, operand: &Operand) -> String {
         let slot = &self.slots[operand.slot.0];
         let dims: Vec<String> = operand.layout.shape().iter().map(usize::to_string).collect();
         let view = if operand.layout.is_contiguous() { "" } else { "~" };
         let ty = format!("{}[{}]{view}", operand.dtype, dims.join("x"));
         match &slot.home {
+            Home::Bound => format!("{ty}={}", slot.name),
             Home::Constant(_) => format!("{ty}@{}", slot.name),
             Home::Arena { chunk: 0, offset } => format!("{ty}+{offset}"),
             Home::Arena { chunk, offset } => format!("{ty}+{chunk}:{offset}"),

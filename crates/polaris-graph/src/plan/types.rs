@@ -14,7 +14,7 @@ pub(crate) fn has_adjacent_channels(layout: &Layout) -> bool {
         && layout.strides() == expected().strides()
 }
 
-/// Dense images whose channels are adjacent.
+/// Dense NHWC images.
 pub(crate) fn with_adjacent_channels(shape: &Shape) -> Layout {
     let rank = shape.rank();
     let mut order: Vec<usize> = shape.to_vec();

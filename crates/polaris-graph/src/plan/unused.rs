@@ -1,11 +1,11 @@
-//! What nobody reads is not computed: a node that was lowered together with the one after it has left
-//! instructions of its own behind.
+//! Removes instructions whose results are not read, such as those of a node that was lowered together with the next
+//! one.
 
 use polaris_onnx::ValueId;
 
 use super::{Instruction, PlanOutput, Step};
 
-/// Removes instructions of devices, and copies between them, whose results nobody reads; says how many.
+/// Removes instructions of devices, and copies between them, whose results are not read; says how many.
 pub fn remove_unused(
     instructions: &mut Vec<Instruction>,
     slots: usize,

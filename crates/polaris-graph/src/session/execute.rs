@@ -12,7 +12,8 @@ use super::context::{Context, Ready, dense_part};
 use super::in_flight::InFlight;
 use super::observe::Observer;
 use super::runner::Runner;
-use crate::plan::{HostInput, HostOutput, Origin, Plan, PlanOutput, Side, Step, element_of};
+use super::value::{SessionValue, read};
+use crate::plan::{Home, HostInput, HostOutput, Origin, Plan, PlanOutput, Side, Step, element_of};
 use crate::{Error, Result};
 
 impl Runner {
@@ -22,19 +23,23 @@ impl Runner {
         &self,
         plan: &Plan,
         context: &Context,
-        given: &[(ValueId, Value)],
+        given: &[(ValueId, SessionValue)],
         wanted: &[ValueId],
         observer: &mut O,
-    ) -> Result<Vec<(ValueId, Value)>> {
+    ) -> Result<Vec<(ValueId, SessionValue)>> {
         let begin = Instant::now();
         let mut values: HashMap<ValueId, Value> = HashMap::new();
         for ((input, array), (id, value)) in plan.inputs.iter().zip(&context.inputs).zip(given) {
             debug_assert_eq!(input.id, *id, "inputs should be those of the plan");
-            match array {
-                Some(array) => dense_part(array)?.write_bytes(value.tensor()?.bytes()?)?,
-                None => {
+            match (array, value) {
+                (Some(array), SessionValue::Host(value)) => {
+                    dense_part(array)?.write_bytes(value.tensor()?.bytes()?)?
+                }
+                (None, SessionValue::Host(value)) => {
                     values.insert(*id, value.clone());
                 }
+                // It is read where it lies.
+                (_, SessionValue::Device(_)) => {}
             }
         }
         let device = self.engine.devices[Side::Gpu.index()].as_ref();
@@ -75,9 +80,14 @@ impl Runner {
                 continue;
             }
             let value = match (output, array) {
-                (PlanOutput::Constant(value), _) => Some(value.clone()),
-                (_, Some(array)) => Some(Value::Tensor(read(array)?)),
-                _ => values.get(id).cloned(),
+                (PlanOutput::Constant(value), _) => Some(value.clone().into()),
+                (PlanOutput::Array(operand, _), Some(array)) => {
+                    Some(match plan.slots[operand.slot.0].home {
+                        Home::Bound => SessionValue::Device(array.clone()),
+                        _ => SessionValue::Host(read(array)?.into()),
+                    })
+                }
+                _ => values.get(id).cloned().map(SessionValue::Host),
             };
             if let Some(value) = value {
                 outputs.push((*id, value));
@@ -159,19 +169,11 @@ impl Scope for Surroundings<'_> {
             inputs.filter_map(|(&id, value)| Some((id, value.clone()?))).collect();
         let captures = graph.captures.iter().zip(captured);
         given.extend(captures.map(|(capture, value)| (capture.inner, value.clone())));
-        self.runner.inner(graph).run(given, &graph.outputs).map_err(|error| match error {
+        self.runner.inner(graph).run_on_host(given, &graph.outputs).map_err(|error| match error {
             Error::Onnx(error) => error,
             other => polaris_onnx::Error::operands(other.to_string()),
         })
     }
-}
-
-/// A dense array as a tensor.
-fn read(array: &Array) -> Result<Tensor> {
-    let part = dense_part(array)?;
-    let mut bytes = vec![0; part.bytes()];
-    part.read_bytes(&mut bytes)?;
-    Ok(Tensor::from_bytes(element_of(array.dtype()), array.shape(), bytes.into())?)
 }
 
 /// A tensor into a dense array, which was made for its type and shape.

@@ -36,8 +36,8 @@ impl Flow {
         let later: HashSet<usize> =
             cpu.rest.iter().flat_map(|rest| rest.nodes.iter().copied()).collect();
         let mut building = Building::new(graph, cpu);
-        for (id, _) in wanted.given {
-            building.add_value(*id, None);
+        for given in &wanted.key.given {
+            building.add_value(given.id, None);
         }
         for &node in wanted.nodes.iter().filter(|node| !later.contains(node)) {
             let on_cpu = seconds[0].get(&node).copied();

@@ -10,19 +10,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polaris_onnx::{Tensor, Type, Value, ValueId};
+use polaris_onnx::{Tensor, ValueId};
 use polaris_runtime::DeviceKind;
 
 use super::context::{Context, Memory};
 use super::flow::Flow;
 use super::runner::{Runner, Wanted};
+use super::value::SessionValue;
 use crate::Result;
 use crate::build::{Constants, lock};
 use crate::cost::{CostModel, Costs, Trial, fingerprint, signature};
 use crate::place;
 use crate::place::schedule::{self, Job, Kind};
 use crate::plan::{
-    Choice, Instruction, Plan, PlanOutput, Prediction, Side, Slot, Step, dependencies,
+    Choice, Given, Instruction, Plan, PlanOutput, Prediction, Side, Slot, Step, dependencies,
 };
 
 /// Both sides together must be faster than one alone by this much: predictions are not exact.
@@ -237,7 +238,7 @@ impl Runner {
         if known.is_some() {
             return Ok(known);
         }
-        let Some(given) = zeros(wanted.given) else { return Ok(None) };
+        let Some(given) = zeros(&wanted.key.given) else { return Ok(None) };
         log::warn!("{} plans are tried, once", close.len());
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); close.len()];
         let begin = Instant::now();
@@ -310,12 +311,12 @@ fn choose(cpu: Option<f64>, gpu: Option<f64>, hybrid: Option<f64>) -> Choice {
 }
 
 /// Values of these types; `None` if there is something else than tensors of numbers among them.
-fn zeros(given: &[(ValueId, Type)]) -> Option<Vec<(ValueId, Value)>> {
-    let zero = |(id, ty): &(ValueId, Type)| {
-        let (element, shape) = ty.known_tensor()?;
+fn zeros(given: &[Given]) -> Option<Vec<(ValueId, SessionValue)>> {
+    let zero = |given: &Given| {
+        let (element, shape) = given.ty.known_tensor()?;
         let count: usize = shape.iter().product();
         let tensor = Tensor::from_f64(element, &shape, &vec![0.0; count]).ok()?;
-        Some((*id, Value::Tensor(tensor)))
+        Some((given.id, SessionValue::Host(tensor.into())))
     };
     given.iter().map(zero).collect()
 }

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use polaris_onnx::{Dim, Type, Value, ValueId};
 
-use super::Session;
+use super::{Session, SessionValue};
 use crate::{Error, Result};
 
 impl Session {
     /// Inputs by place, checked against what the model declares.
-    pub(super) fn check_inputs(&self, inputs: &[(&str, Value)]) -> Result<Vec<(ValueId, Value)>> {
+    pub(super) fn check_inputs(
+        &self,
+        inputs: &[(&str, SessionValue)],
+    ) -> Result<Vec<(ValueId, SessionValue)>> {
         let graph = self.graph();
         let wrong = |why: String| polaris_onnx::Error::input(why);
         let mut given = Vec::new();
@@ -74,7 +77,7 @@ impl Session {
 fn check_type<'a>(
     name: &str,
     declared: &'a Type,
-    value: &Value,
+    value: &SessionValue,
     lengths: &mut HashMap<&'a str, usize>,
 ) -> Result<()> {
     let found = value.ty();
@@ -82,21 +85,23 @@ fn check_type<'a>(
         let why = format!("the input `{name}` should be {declared}, not {found}{why}");
         polaris_onnx::Error::input(why).into()
     };
-    let (Type::Tensor(element, dims), Value::Tensor(tensor)) = (declared, value) else {
+    let (Type::Tensor(element, dims), Some((given, shape))) = (declared, found.known_tensor())
+    else {
         let same = matches!(
             (declared, value),
-            (Type::Sequence(_), Value::Sequence(_)) | (Type::Optional(_), _) | (Type::Other(_), _)
+            (Type::Sequence(_), SessionValue::Host(Value::Sequence(_)))
+                | (Type::Optional(_) | Type::Other(_), _)
         );
         return if same { Ok(()) } else { Err(wrong("")) };
     };
-    if *element != tensor.element() {
+    if *element != given {
         return Err(wrong(""));
     }
     let Some(dims) = dims else { return Ok(()) };
-    if dims.len() != tensor.rank() {
+    if dims.len() != shape.len() {
         return Err(wrong(""));
     }
-    for (dim, &length) in dims.iter().zip(tensor.shape()) {
+    for (dim, &length) in dims.iter().zip(&shape) {
         match dim {
             Dim::Known(expected) if *expected != length => return Err(wrong("")),
             Dim::Named(name) => {

@@ -14,6 +14,7 @@ mod profile;
 mod runner;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +25,10 @@ use polaris_onnx::{EnteredLimits, Graph, Limits, Model, Tensor, Type, Value, Val
 use polaris_runtime::{DeviceRef, Mode, Runtime};
 
 pub use options::{Options, RunOptions};
+use polaris_ops::Array;
 pub use profile::{Profile, ProfileRow};
 use runner::Runner;
+pub use value::SessionValue;
 
 use crate::build::{Engine, Packs};
 use crate::cost::Costs;
@@ -198,19 +201,51 @@ impl Session {
         inputs: &[(&str, Value)],
         options: &RunOptions,
     ) -> Result<Vec<(String, Value)>> {
+        let inputs: Vec<(&str, SessionValue)> =
+            inputs.iter().map(|(name, value)| (*name, value.clone().into())).collect();
+        let outputs = self.run_values(&inputs, false, options)?;
+        outputs.into_iter().map(|(name, value)| Ok((name, value.into_host()?))).collect()
+    }
+
+    /// The outputs as arrays on [`Session::device`], for inputs that lie on the host or on any device. Inputs
+    /// that lie on that device are read there, and outputs are not copied to the host and back.
+    ///
+    /// # Errors
+    /// As for [`Session::run_with`]; if an output is no tensor of a type that devices have.
+    pub fn run_on_device(
+        &self,
+        inputs: &[(&str, SessionValue)],
+        options: &RunOptions,
+    ) -> Result<Vec<(String, Array)>> {
+        let outputs = self.run_values(inputs, true, options)?;
+        let device = self.device();
+        let there = |(name, value): (String, SessionValue)| Ok((name, value.into_device(&device)?));
+        outputs.into_iter().map(there).collect()
+    }
+
+    fn run_values(
+        &self,
+        inputs: &[(&str, SessionValue)],
+        keeps_outputs: bool,
+        options: &RunOptions,
+    ) -> Result<Vec<(String, SessionValue)>> {
         let given = self.check_inputs(inputs)?;
         let wanted = self.wanted_outputs(options.outputs.as_deref())?;
         let _limits = self.limits(options.cancellation.as_ref());
         polaris_onnx::check_cancelled()?;
         let runner = self.runner();
-        let outputs = match runner.run(given.clone(), &wanted) {
+        let run = |runner: &Runner| {
+            let given = runner.reachable(given.clone())?;
+            runner.run(given, &wanted, keeps_outputs, &mut ())
+        };
+        let outputs = match run(&runner) {
             Err(error)
                 if options.fallback
                     && runner.engine.side == Side::Gpu
                     && error.is_device_failure() =>
             {
                 self.fall_back(runner, &error);
-                self.runner().run(given, &wanted)?
+                run(&self.runner())?
             }
             result => result?,
         };
@@ -277,7 +312,7 @@ impl Session {
                 || polaris_onnx::Error::input(format!("the type of `{name}` is not known"));
             given.push((id, ty.ok_or_else(missing)?));
         }
-        self.runner().plan_for(&given)
+        self.runner().plan_for(given)
     }
 
     /// Puts the limits of the session, and of one run, in force.

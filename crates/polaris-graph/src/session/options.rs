@@ -64,6 +64,9 @@ pub(super) fn choose_device(runtime: &Runtime, options: &Options) -> Result<Opti
             }
             Ok(device)
         }
-        Mode::Auto => Ok(gpu().cloned()),
+        Mode::Auto => {
+            let best = runtime.best();
+            Ok(best.as_opencl().is_some().then(|| best.clone()))
+        }
     }
 }

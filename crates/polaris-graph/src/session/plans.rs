@@ -2,21 +2,23 @@
 
 use std::sync::{Arc, Mutex};
 
-use polaris_onnx::{Type, ValueId};
-
 use super::context::Context;
 use crate::build::lock;
-use crate::plan::Plan;
+use crate::plan::{Given, Plan};
 
 /// Plans that are kept for a graph. Loops may come by with ever new shapes.
 pub(super) const MOST_PLANS: usize = 16;
 /// Plans that are kept for each later stage of each plan.
 pub(super) const MOST_LATER_PLANS: usize = 2;
 
-/// Types of what is given, by which plans are found again.
-pub(super) type Key = Vec<(ValueId, Type)>;
+/// What is given and what becomes of outputs, by which plans are found again.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Key {
+    pub given: Vec<Given>,
+    pub keeps_outputs: bool,
+}
 
-/// Plans by the types of what is given, the last used one at the end.
+/// Plans by what is given, the last used one at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Plans(Mutex<Vec<(Key, Arc<Entry>)>>);
 
@@ -42,13 +44,14 @@ impl Entry {
     }
 
     /// Keeps the arrays of a run that is over.
-    pub fn put(&self, context: Context) {
+    pub fn put(&self, mut context: Context) {
+        context.unbind();
         lock(&self.idle).push(context);
     }
 }
 
 impl Plans {
-    pub fn find(&self, key: &[(ValueId, Type)]) -> Option<Arc<Entry>> {
+    pub fn find(&self, key: &Key) -> Option<Arc<Entry>> {
         let mut list = lock(&self.0);
         let at = list.iter().position(|(other, _)| other == key)?;
         let found = list.remove(at);

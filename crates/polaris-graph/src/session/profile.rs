@@ -6,7 +6,7 @@ use std::time::Instant;
 use polaris_onnx::Value;
 
 use super::observe::{Moment, StopWatch, Watched};
-use super::{Runner, Session};
+use super::{Runner, Session, SessionValue};
 use crate::Result;
 use crate::cost::{Class, CostModel, Entry, class_of, signature, unix_time, work_of};
 use crate::plan::{Side, Step};
@@ -72,20 +72,22 @@ impl Session {
     /// # Errors
     /// As for [`Session::run`], but a device that fails is not replaced.
     pub fn profile(&self, inputs: &[(&str, Value)], runs: usize) -> Result<Profile> {
-        let given = self.check_inputs(inputs)?;
+        let inputs: Vec<(&str, SessionValue)> =
+            inputs.iter().map(|(name, value)| (*name, value.clone().into())).collect();
+        let given = self.check_inputs(&inputs)?;
         let _limits = self.limits(None);
         let runner = self.runner();
         let wanted = &self.graph.outputs;
-        runner.run(given.clone(), wanted)?;
+        runner.run(given.clone(), wanted, false, &mut ())?;
         let mut plain = Vec::new();
         let mut watch = StopWatch::new();
         for round in 0..runs.max(1) {
             if round < PLAIN_RUNS {
                 let start = Instant::now();
-                runner.run(given.clone(), wanted)?;
+                runner.run(given.clone(), wanted, false, &mut ())?;
                 plain.push(start.elapsed().as_secs_f64());
             }
-            runner.run_watched(given.clone(), wanted, &mut watch)?;
+            runner.run(given.clone(), wanted, false, &mut watch)?;
         }
         self.costs.with(|model| {
             let mut rows = Vec::new();

@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use polaris_onnx::{Graph, Type, Value, ValueId};
-use polaris_ops::Array;
+use polaris_ops::{Array, copy};
 
 use super::context::{Context, Memory};
 use super::observe::Observer;
 use super::plans::{Entry, Key, MOST_LATER_PLANS, MOST_PLANS, Plans};
+use super::value::SessionValue;
 use crate::build::{Builder, Constants, Engine, Reorder, Request, lock};
-use crate::plan::{Plan, Side, Step};
+use crate::plan::{Given, Plan, Side, Step};
 use crate::{Error, Result};
 
 /// A graph with its plans.
@@ -46,14 +47,16 @@ impl Runner {
     }
 
     /// The plan for what is given, without running it.
-    pub fn plan_for(&self, given: &[(ValueId, Type)]) -> Result<Arc<Plan>> {
-        if let Some(entry) = self.plans.find(given) {
+    pub fn plan_for(&self, given: Vec<(ValueId, Type)>) -> Result<Arc<Plan>> {
+        let given = given.into_iter().map(|(id, ty)| Given { id, ty, side: None }).collect();
+        let key = Key { given, keeps_outputs: false };
+        if let Some(entry) = self.plans.find(&key) {
             return Ok(Arc::clone(&entry.plan));
         }
         let nodes: Vec<usize> = (0..self.graph.nodes.len()).collect();
-        let none = HashMap::new();
+        let wanted = Wanted { nodes: &nodes, key: &key, values: &[], constants: &HashMap::new() };
         self.with_memory(|memory| {
-            let (entry, context) = self.entry(&self.plans, given, &nodes, &none, memory)?;
+            let (entry, context) = self.entry(&self.plans, &wanted, memory)?;
             entry.put(context);
             Ok(Arc::clone(&entry.plan))
         })
@@ -71,19 +74,27 @@ impl Runner {
         result
     }
 
-    /// Outputs of the graph, in the order in which they are wanted.
-    pub fn run(&self, given: Vec<(ValueId, Value)>, wanted: &[ValueId]) -> Result<Vec<Value>> {
-        self.run_watched(given, wanted, &mut ())
+    /// Outputs of the graph on the host, in the order in which they are wanted.
+    pub fn run_on_host(
+        &self,
+        given: Vec<(ValueId, Value)>,
+        wanted: &[ValueId],
+    ) -> Result<Vec<Value>> {
+        let given = given.into_iter().map(|(id, value)| (id, value.into())).collect();
+        let outputs = self.run(given, wanted, false, &mut ())?;
+        outputs.into_iter().map(SessionValue::into_host).collect()
     }
 
-    /// Outputs of the graph, while somebody looks on.
-    pub fn run_watched<O: Observer>(
+    /// Outputs of the graph, in the order in which they are wanted, while somebody looks on. Those that are
+    /// computed on a device may stay there.
+    pub fn run<O: Observer>(
         &self,
-        mut given: Vec<(ValueId, Value)>,
+        mut given: Vec<(ValueId, SessionValue)>,
         wanted: &[ValueId],
+        keeps_outputs: bool,
         observer: &mut O,
-    ) -> Result<Vec<Value>> {
-        let mut known: HashMap<ValueId, Value> = given.iter().cloned().collect();
+    ) -> Result<Vec<SessionValue>> {
+        let mut known: HashMap<ValueId, SessionValue> = given.iter().cloned().collect();
         let all: Vec<usize> = (0..self.graph.nodes.len()).collect();
         let none = HashMap::new();
         let mut stage: Option<Arc<Entry>> = None;
@@ -93,9 +104,14 @@ impl Runner {
                 None => (&self.plans, &all, &none),
                 Some((entry, rest)) => (&entry.later, &rest.nodes, &rest.constants),
             };
-            let types: Key = given.iter().map(|(id, value)| (*id, value.ty())).collect();
+            let given_here = |(id, value): &(ValueId, SessionValue)| {
+                let side = value.side(&self.engine.devices);
+                Given { id: *id, ty: value.ty(), side }
+            };
+            let key = Key { given: given.iter().map(given_here).collect(), keeps_outputs };
+            let request = Wanted { nodes, key: &key, values: &given, constants };
             let entry = self.with_memory(|memory| {
-                let (entry, context) = self.entry(plans, &types, nodes, constants, memory)?;
+                let (entry, context) = self.entry(plans, &request, memory)?;
                 observer.begin(&entry.plan);
                 known.extend(self.execute(&entry.plan, &context, &given, wanted, observer)?);
                 entry.put(context);
@@ -120,39 +136,54 @@ impl Runner {
             let name = &self.graph.value(id).name;
             Error::from(polaris_onnx::Error::operands(format!("`{name}` was not computed")))
         };
-        let constant = |id: ValueId| self.graph.value(id).constant.clone();
+        let constant = |id: ValueId| self.graph.value(id).constant.clone().map(SessionValue::Host);
         wanted
             .iter()
             .map(|&id| known.get(&id).cloned().or_else(|| constant(id)).ok_or_else(|| missing(id)))
             .collect()
     }
 
+    /// What is given as plans can take it: dense arrays of this session's devices, everything else from the host.
+    /// Plans for both sides are chosen for inputs on the host.
+    pub fn reachable(
+        &self,
+        given: Vec<(ValueId, SessionValue)>,
+    ) -> Result<Vec<(ValueId, SessionValue)>> {
+        let reachable = |(id, value): (ValueId, SessionValue)| {
+            let is_here =
+                self.engine.hybrid.is_none() && value.side(&self.engine.devices).is_some();
+            Ok(match value {
+                SessionValue::Device(array) if is_here => (id, copy::contiguous(&array)?.into()),
+                other => (id, other.into_host()?.into()),
+            })
+        };
+        given.into_iter().map(reachable).collect()
+    }
+
     /// A plan that was made before or a new one, with its arrays in a memory.
     fn entry(
         &self,
         plans: &Plans,
-        given: &[(ValueId, Type)],
-        nodes: &[usize],
-        constants: &HashMap<ValueId, Value>,
+        wanted: &Wanted<'_>,
         memory: &mut Memory,
     ) -> Result<(Arc<Entry>, Context)> {
-        if let Some(entry) = plans.find(given) {
+        if let Some(entry) = plans.find(wanted.key) {
             self.make_room(&entry.plan, memory)?;
-            let context = match entry.take(memory.number()) {
+            let mut context = match entry.take(memory.number()) {
                 Some(context) => context,
-                None => Context::new(&entry.plan, memory)?,
+                None => Context::new(&entry.plan, memory, &self.engine)?,
             };
+            context.bind(&entry.plan, &self.engine, wanted.values)?;
             return Ok((entry, context));
         }
         let first = std::ptr::eq(plans, &self.plans);
-        let wanted = Wanted { nodes, given, constants };
         let (plan, context) = match &self.engine.hybrid {
-            Some(costs) => self.place(costs, &wanted, first && self.outermost, memory)?,
-            None => self.build(&wanted, &self.constants, &HashSet::new(), None, memory)?,
+            Some(costs) => self.place(costs, wanted, first && self.outermost, memory)?,
+            None => self.build(wanted, &self.constants, &HashSet::new(), None, memory)?,
         };
         let entry = Arc::new(Entry::new(plan));
         let most = if first { MOST_PLANS } else { MOST_LATER_PLANS };
-        plans.keep(given.to_vec(), &entry, most);
+        plans.keep(wanted.key.clone(), &entry, most);
         self.constants.keep_packs();
         Ok((entry, context))
     }
@@ -173,7 +204,8 @@ impl Runner {
             let plan = Builder::plan(Request {
                 graph: &self.graph,
                 nodes: wanted.nodes,
-                given: wanted.given,
+                given: &wanted.key.given,
+                keeps_outputs: wanted.key.keeps_outputs,
                 constants: wanted.constants,
                 side: self.engine.side,
                 on_cpu: &on_cpu,
@@ -182,7 +214,8 @@ impl Runner {
                 reorder,
             })?;
             self.make_room(&plan, memory)?;
-            let context = Context::new(&plan, memory)?;
+            let mut context = Context::new(&plan, memory, &self.engine)?;
+            context.bind(&plan, &self.engine, wanted.values)?;
             let missing = without_kernel(&plan, &context);
             if missing.iter().all(|node| on_cpu.contains(node)) {
                 return Ok((plan, context));
@@ -242,7 +275,9 @@ fn take_best(memories: &mut Vec<Memory>, plan: &Plan) -> Option<Memory> {
 /// What a plan is made for.
 pub(super) struct Wanted<'a> {
     pub nodes: &'a [usize],
-    pub given: &'a [(ValueId, Type)],
+    pub key: &'a Key,
+    /// What is given, where a plan is made to be run.
+    pub values: &'a [(ValueId, SessionValue)],
     pub constants: &'a HashMap<ValueId, Value>,
 }
 

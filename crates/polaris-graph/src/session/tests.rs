@@ -12,10 +12,11 @@ use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
 use super::context::Memory;
+use super::plans::Key;
 use super::runner::{Runner, Wanted};
 use crate::build::{Engine, Packs};
 use crate::place::tests::Dice;
-use crate::plan::{Instruction, Plan, Side, Slot, Step, dependencies};
+use crate::plan::{Given, Instruction, Plan, Side, Slot, Step, dependencies};
 
 /// An order that respects what must stay in order, and nothing else.
 fn shuffled(instructions: &[Instruction], slots: &[Slot], dice: &mut Dice) -> Vec<usize> {
@@ -67,8 +68,9 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
         let runner = Runner::new(Arc::new(engine), Arc::new(model.graph));
         let nodes: Vec<usize> = (0..runner.graph.nodes.len()).collect();
         let id = runner.graph.required_inputs().next().unwrap();
-        let (given, none) = ([(id, x.ty())], HashMap::new());
-        let wanted = Wanted { nodes: &nodes, given: &given, constants: &none };
+        let given = vec![Given { id, ty: x.ty(), side: None }];
+        let (key, none) = (Key { given, keeps_outputs: false }, HashMap::new());
+        let wanted = Wanted { nodes: &nodes, key: &key, values: &[], constants: &none };
         for _ in 0..24 {
             let named: HashSet<usize> =
                 nodes.iter().copied().filter(|_| dice.below(2) == 0).collect();
@@ -80,12 +82,13 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
                 .build(&wanted, &runner.constants, &named, Some(&reorder), &mut Memory::default())
                 .unwrap();
             mixed += usize::from(has_both_sides(&plan));
-            let found =
-                runner.execute(&plan, &context, &[(id, x.clone())], &runner.graph.outputs, &mut ());
+            let x = [(id, x.clone().into())];
+            let found = runner.execute(&plan, &context, &x, &runner.graph.outputs, &mut ());
             let found = found.unwrap();
             for (&output, expected) in runner.graph.outputs.iter().zip(&expected) {
                 let found = found.iter().find(|(id, _)| *id == output).unwrap();
-                let found = found.1.tensor().unwrap().to_f64().unwrap();
+                let found = found.1.clone().into_host().unwrap();
+                let found = found.tensor().unwrap().to_f64().unwrap();
                 for (a, b) in found.iter().zip(expected.tensor().unwrap().to_f64().unwrap()) {
                     assert!((a - b).abs() <= 1e-5 + 1e-5 * b.abs(), "{a} instead of {b}");
                 }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use polaris_graph::conformance::Planned;
 use polaris_graph::{Mode, Options};
-use polaris_onnx::conformance::{Interpreter, Outcome, Status, find_cases, run_case};
+use polaris_onnx::conformance::{
+    Engine, Interpreter, Outcome, Refusal, Run, Status, find_cases, run_case,
+};
+use polaris_onnx::{Model, NoExternalData, Value};
 use polaris_runtime::{Runtime, RuntimeOptions};
 
 use crate::models::{is_required, onnx_data};
@@ -39,6 +42,34 @@ fn the_interpreter_passes_the_node_tests() {
         let cases = find_cases(&data.join("node")).unwrap();
         let outcomes: Vec<Outcome> =
             cases.iter().map(|case| run_case(case, &mut Interpreter)).collect();
+        judge(&outcomes, 1750);
+    }
+}
+
+/// Interprets what is read from the file that a model was written to.
+struct Written;
+
+impl Engine for Written {
+    fn run(&mut self, model: Model, inputs: Vec<Vec<Value>>) -> Result<Run, Refusal> {
+        let bytes = model.to_bytes()?;
+        let again = Model::from_bytes(bytes.clone().into(), &NoExternalData)?;
+        let differs = |reason: &str| Refusal { unsupported: false, reason: reason.to_owned() };
+        if again.graph.to_string() != model.graph.to_string() {
+            return Err(differs("another graph was read than was written"));
+        }
+        if again.to_bytes()? != bytes {
+            return Err(differs("the second file differs from the first"));
+        }
+        Interpreter.run(again, inputs)
+    }
+}
+
+#[test]
+fn models_that_are_written_pass_the_node_tests() {
+    if let Some(data) = onnx_data() {
+        let cases = find_cases(&data.join("node")).unwrap();
+        let outcomes: Vec<Outcome> =
+            cases.iter().map(|case| run_case(case, &mut Written)).collect();
         judge(&outcomes, 1750);
     }
 }

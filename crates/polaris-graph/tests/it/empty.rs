@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polaris_graph::{Mode, Options, Session};
-use polaris_onnx::{Attribute, ElementType, Graph, Model, Node, Tensor, Type, Value, interpret};
+use polaris_onnx::{Attribute, ElementType, GraphBuilder, Model, Tensor, Type, Value, interpret};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{Runtime, RuntimeOptions};
 
@@ -36,17 +36,17 @@ impl Case {
     }
 
     fn int(mut self, name: &'static str, value: i64) -> Self {
-        self.attributes.push((name, Attribute::Int(value)));
+        self.attributes.push((name, value.into()));
         self
     }
 
     fn ints(mut self, name: &'static str, values: &[i64]) -> Self {
-        self.attributes.push((name, Attribute::Ints(values.to_vec())));
+        self.attributes.push((name, values.into()));
         self
     }
 
     fn text(mut self, name: &'static str, value: &str) -> Self {
-        self.attributes.push((name, Attribute::String(value.as_bytes().to_vec())));
+        self.attributes.push((name, value.into()));
         self
     }
 
@@ -55,37 +55,19 @@ impl Case {
         self
     }
 
-    fn graph(&self) -> Graph {
-        let mut graph = Graph::default();
+    fn model(&self) -> Model {
+        let mut graph = GraphBuilder::new(self.operator).opset(23);
         let mut inputs = Vec::new();
         for at in 0..self.shapes.len() {
             let ty = Type::Tensor(ElementType::F32, None);
-            let id = graph.add_value(format!("x{at}"), Some(ty), None);
-            graph.inputs.push(id);
-            inputs.push(Some(id));
+            inputs.push(graph.input_of(&format!("x{at}"), ty));
         }
-        for (at, tensor) in self.constants.iter().enumerate() {
-            let value = Value::Tensor(tensor.clone());
-            inputs.push(Some(graph.add_value(format!("c{at}"), Some(value.ty()), Some(value))));
+        inputs.extend(self.constants.iter().map(|tensor| graph.constant(tensor.clone())));
+        let node = graph.call(self.operator, inputs).attributes(self.attributes.iter().cloned());
+        for (at, id) in node.output_list(self.outputs).into_iter().enumerate() {
+            graph.output_as(id, &format!("y{at}"));
         }
-        for at in 0..self.outputs {
-            let id = graph.add_value(format!("y{at}"), None, None);
-            graph.outputs.push(id);
-        }
-        let mut node = Node {
-            path: self.operator.to_owned(),
-            domain: String::new(),
-            operator: self.operator.to_owned(),
-            version: 22,
-            attributes: Default::default(),
-            inputs,
-            outputs: graph.outputs.iter().copied().map(Some).collect(),
-        };
-        for (name, attribute) in &self.attributes {
-            node.attributes.set(name, attribute.clone());
-        }
-        graph.nodes.push(node);
-        graph
+        graph.build().unwrap()
     }
 
     /// The shapes with one axis, or all axes of one length, or of two, without elements.
@@ -257,16 +239,6 @@ fn runtime() -> Runtime {
     Runtime::discover(&RuntimeOptions { paths, ..RuntimeOptions::default() }).unwrap()
 }
 
-fn model(graph: Graph) -> Model {
-    Model {
-        graph,
-        ir_version: 10,
-        opsets: [(String::new(), 22)].into(),
-        producer: String::new(),
-        metadata: Vec::new(),
-    }
-}
-
 fn difference(found: &Value, expected: &Value) -> Option<String> {
     let (found, expected) = (found.tensor().ok()?, expected.tensor().ok()?);
     if (found.element(), found.shape()) != (expected.element(), expected.shape()) {
@@ -286,11 +258,11 @@ fn plans_of_empty_tensors_give_what_the_interpreter_gives() {
     let modes = if opencl { vec![Mode::Cpu, Mode::Gpu] } else { vec![Mode::Cpu] };
     let (mut problems, mut computed) = (Vec::new(), 0);
     for case in cases() {
-        let graph = case.graph();
+        let model = case.model();
         let sessions: Vec<Session> = (modes.iter())
             .map(|&mode| {
                 let options = Options { mode, ..Options::default() };
-                Session::new(&runtime, model(graph.clone()), &options).unwrap()
+                Session::new(&runtime, model.clone(), &options).unwrap()
             })
             .collect();
         for shapes in case.empty_shapes() {
@@ -303,7 +275,7 @@ fn plans_of_empty_tensors_give_what_the_interpreter_gives() {
             let given: Vec<Option<Value>> =
                 tensors.iter().map(|tensor| Some(tensor.clone().into())).collect();
             let about = format!("{} of {shapes:?} {:?}", case.operator, case.attributes);
-            let expected = interpret(&graph, &given, &[]);
+            let expected = interpret(&model.graph, &given, &[]);
             computed += usize::from(expected.is_ok());
             for (session, mode) in sessions.iter().zip(&modes) {
                 let run = || session.run_tensors(tensors.clone());

@@ -4,64 +4,30 @@
 use polaris_graph::plan::Step;
 use polaris_graph::{Mode, Options, Session};
 use polaris_onnx::{
-    Attribute, Dim, ElementType, Graph, Model, Node, Tensor, Type, Value, ValueId, interpret,
+    ElementType::{self, F32},
+    GraphBuilder, Model, Tensor, Type, Value, ValueId, interpret,
 };
 use polaris_ops::Format;
 use polaris_runtime::{Runtime, RuntimeOptions};
 
-/// A graph in the making: values by what makes them.
-#[derive(Default)]
-struct Maker {
-    graph: Graph,
+fn builder() -> GraphBuilder {
+    GraphBuilder::new("fused").opset(20)
 }
 
-impl Maker {
-    fn input(&mut self, shape: &[usize]) -> ValueId {
-        let dims = shape.iter().map(|&length| Dim::Known(length)).collect();
-        let ty = Type::Tensor(ElementType::F32, Some(dims));
-        let name = format!("x{}", self.graph.values.len());
-        let id = self.graph.add_value(name, Some(ty), None);
-        self.graph.inputs.push(id);
-        id
-    }
+/// A constant that differs from the others of its graph.
+fn constant(graph: &mut GraphBuilder, shape: &[usize]) -> ValueId {
+    let seed = graph.graph().values.len();
+    graph.constant(numbers(shape, seed))
+}
 
-    fn constant(&mut self, shape: &[usize]) -> ValueId {
-        let seed = self.graph.values.len();
-        let name = format!("c{seed}");
-        self.graph.add_value(name, None, Some(numbers(shape, seed).into()))
-    }
+fn conv(graph: &mut GraphBuilder, x: ValueId, weight: &[usize], pad: i64, groups: i64) -> ValueId {
+    let (w, b) = (constant(graph, weight), constant(graph, &weight[..1]));
+    graph.call("Conv", [x, w, b]).attribute("pads", [pad; 4]).attribute("group", groups).output()
+}
 
-    fn node(
-        &mut self,
-        operator: &str,
-        inputs: &[ValueId],
-        attributes: &[(&str, Attribute)],
-    ) -> ValueId {
-        let made = self.graph.add_value(format!("y{}", self.graph.values.len()), None, None);
-        let mut node = Node {
-            path: operator.to_owned(),
-            domain: String::new(),
-            operator: operator.to_owned(),
-            version: 20,
-            attributes: Default::default(),
-            inputs: inputs.iter().copied().map(Some).collect(),
-            outputs: vec![Some(made)],
-        };
-        attributes.iter().for_each(|(name, value)| node.attributes.set(name, value.clone()));
-        self.graph.nodes.push(node);
-        made
-    }
-
-    fn conv(&mut self, x: ValueId, weight: &[usize], pad: i64, groups: i64) -> ValueId {
-        let (w, b) = (self.constant(weight), self.constant(&weight[..1]));
-        let pads = Attribute::Ints(vec![pad; 4]);
-        self.node("Conv", &[x, w, b], &[("pads", pads), ("group", Attribute::Int(groups))])
-    }
-
-    fn finish(mut self, outputs: &[ValueId]) -> Graph {
-        self.graph.outputs = outputs.to_vec();
-        self.graph
-    }
+fn finish(mut graph: GraphBuilder, outputs: &[ValueId]) -> Model {
+    outputs.iter().for_each(|&id| graph.output(id));
+    graph.build().unwrap()
 }
 
 fn numbers(shape: &[usize], seed: usize) -> Tensor {
@@ -71,20 +37,14 @@ fn numbers(shape: &[usize], seed: usize) -> Tensor {
     Tensor::from_f64(ElementType::F32, shape, &values).unwrap()
 }
 
-fn session(runtime: &Runtime, graph: &Graph, mode: Mode) -> Session {
-    let model = Model {
-        graph: graph.clone(),
-        ir_version: 8,
-        opsets: [(String::new(), 20)].into(),
-        producer: String::new(),
-        metadata: Vec::new(),
-    };
-    Session::new(runtime, model, &Options { mode, ..Options::default() }).unwrap()
+fn session(runtime: &Runtime, model: &Model, mode: Mode) -> Session {
+    Session::new(runtime, model.clone(), &Options { mode, ..Options::default() }).unwrap()
 }
 
 /// Runs a graph in every mode, compares with the interpreter, and returns the operations of the plan on
 /// the CPU.
-fn operations(graph: &Graph) -> Vec<String> {
+fn operations(model: &Model) -> Vec<String> {
+    let graph = &model.graph;
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
     let opencl = runtime.devices().iter().any(|device| device.as_opencl().is_some());
     let modes = if opencl { &[Mode::Cpu, Mode::Gpu][..] } else { &[Mode::Cpu] };
@@ -98,7 +58,7 @@ fn operations(graph: &Graph) -> Vec<String> {
     let expected = interpret(graph, &given, &[]).unwrap();
     let mut names = Vec::new();
     for &mode in modes {
-        let session = session(&runtime, graph, mode);
+        let session = session(&runtime, model, mode);
         let found = session.run_tensors(inputs.clone()).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             let expected = expected.tensor().unwrap();
@@ -130,19 +90,19 @@ fn operations(graph: &Graph) -> Vec<String> {
 
 #[test]
 fn a_residual_block_is_its_convolutions() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[2, 8, 9, 10]);
-    let a = maker.conv(x, &[24, 8, 3, 3], 1, 1);
-    let a = maker.node("Relu", &[a], &[]);
-    let wide = maker.conv(a, &[24, 1, 3, 3], 1, 24);
-    let wide = maker.node("Relu", &[wide], &[]);
-    let b = maker.conv(wide, &[16, 24, 1, 1], 0, 1);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [2, 8, 9, 10]);
+    let a = conv(&mut graph, x, &[24, 8, 3, 3], 1, 1);
+    let a = graph.node("Relu", [a]);
+    let wide = conv(&mut graph, a, &[24, 1, 3, 3], 1, 24);
+    let wide = graph.node("Relu", [wide]);
+    let b = conv(&mut graph, wide, &[16, 24, 1, 1], 0, 1);
     // The other branch is computed later, but is needed by the addition.
-    let other = maker.conv(x, &[16, 8, 3, 3], 1, 1);
-    let sum = maker.node("Add", &[b, other], &[]);
-    let sum = maker.node("Relu", &[sum], &[]);
-    let graph = maker.finish(&[sum]);
-    let names = operations(&graph);
+    let other = conv(&mut graph, x, &[16, 8, 3, 3], 1, 1);
+    let sum = graph.node("Add", [b, other]);
+    let sum = graph.node("Relu", [sum]);
+    let model = finish(graph, &[sum]);
+    let names = operations(&model);
     let convolutions = names.iter().filter(|name| name.ends_with("panels")).count();
     assert_eq!(
         (names.len() - convolutions, convolutions),
@@ -153,49 +113,49 @@ fn a_residual_block_is_its_convolutions() {
 
 #[test]
 fn a_linear_layer_is_its_product() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[2, 5, 12]);
-    let (w, bias) = (maker.constant(&[12, 20]), maker.constant(&[20]));
-    let y = maker.node("MatMul", &[x, w], &[]);
-    let y = maker.node("Add", &[bias, y], &[]);
-    let y = maker.node("Gelu", &[y], &[]);
-    let w = maker.constant(&[20, 12]);
-    let z = maker.node("MatMul", &[y, w], &[]);
-    let bias = maker.constant(&[12]);
-    let z = maker.node("Add", &[z, bias], &[]);
-    let z = maker.node("Add", &[x, z], &[]);
-    let graph = maker.finish(&[z]);
-    assert_eq!(operations(&graph), ["matmul of panels", "matmul of panels"]);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [2, 5, 12]);
+    let (w, bias) = (constant(&mut graph, &[12, 20]), constant(&mut graph, &[20]));
+    let y = graph.node("MatMul", [x, w]);
+    let y = graph.node("Add", [bias, y]);
+    let y = graph.node("Gelu", [y]);
+    let w = constant(&mut graph, &[20, 12]);
+    let z = graph.node("MatMul", [y, w]);
+    let bias = constant(&mut graph, &[12]);
+    let z = graph.node("Add", [z, bias]);
+    let z = graph.node("Add", [x, z]);
+    let model = finish(graph, &[z]);
+    assert_eq!(operations(&model), ["matmul of panels", "matmul of panels"]);
 }
 
 /// A constant [8, 8, 1] is a batch of eight columns, not a matrix of 8 x 8.
 #[test]
 fn a_batch_of_columns_is_no_matrix() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[8, 6, 8]);
-    let w = maker.constant(&[8, 8, 1]);
-    let y = maker.node("MatMul", &[x, w], &[]);
-    let graph = maker.finish(&[y]);
-    assert_eq!(operations(&graph), ["matmul"]);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [8, 6, 8]);
+    let w = constant(&mut graph, &[8, 8, 1]);
+    let y = graph.node("MatMul", [x, w]);
+    let model = finish(graph, &[y]);
+    assert_eq!(operations(&model), ["matmul"]);
 }
 
 /// A bias has the type of the accumulators: one of half precision is added by itself.
 #[test]
 fn half_precision_has_linear_layers_too() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[3, 6]);
-    let (w, bias) = (maker.constant(&[6, 5]), maker.constant(&[5]));
-    let half = [("to", Attribute::Int(10))];
-    let [x, w, bias] = [x, w, bias].map(|id| maker.node("Cast", &[id], &half));
-    let product = maker.node("MatMul", &[x, w], &[]);
-    let sum = maker.node("Add", &[product, bias], &[]);
-    let gemm = maker.node("Gemm", &[x, w, bias], &[]);
-    let outputs = [sum, gemm].map(|id| maker.node("Cast", &[id], &[("to", Attribute::Int(1))]));
-    let graph = maker.finish(&outputs);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [3, 6]);
+    let (w, bias) = (constant(&mut graph, &[6, 5]), constant(&mut graph, &[5]));
+    let [x, w, bias] =
+        [x, w, bias].map(|id| graph.node_with("Cast", [id], [("to", ElementType::F16)]));
+    let product = graph.node("MatMul", [x, w]);
+    let sum = graph.node("Add", [product, bias]);
+    let gemm = graph.node("Gemm", [x, w, bias]);
+    let outputs = [sum, gemm].map(|id| graph.node_with("Cast", [id], [("to", F32)]));
+    let model = finish(graph, &outputs);
     let x = numbers(&[3, 6], 1000);
-    let expected = interpret(&graph, &[Some(x.clone().into())], &[]).unwrap();
+    let expected = interpret(&model.graph, &[Some(x.clone().into())], &[]).unwrap();
     let runtime = Runtime::discover(&RuntimeOptions::default()).unwrap();
-    let found = session(&runtime, &graph, Mode::Auto).run_tensors(vec![x]).unwrap();
+    let found = session(&runtime, &model, Mode::Auto).run_tensors(vec![x]).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
         let expected = expected.tensor().unwrap().to_f64().unwrap();
         for (a, b) in found.to_f64().unwrap().into_iter().zip(expected) {
@@ -204,41 +164,55 @@ fn half_precision_has_linear_layers_too() {
     }
 }
 
+/// The first rows of a product lie where the product does, and so do no rows at all.
+#[test]
+fn a_function_of_some_rows_stays_apart() {
+    for rows in [0, 2, 5] {
+        let mut graph = builder();
+        let x = graph.input("x", F32, [5, 6]);
+        let w = constant(&mut graph, &[6, 4]);
+        let y = graph.node("MatMul", [x, w]);
+        let [start, end] = [0, rows].map(|row| graph.integers(&[row]));
+        let part = graph.node("Slice", [y, start, end]);
+        let part = graph.node("Relu", [part]);
+        let names = operations(&finish(graph, &[part]));
+        assert_eq!(names.len(), if rows == 5 { 1 } else { 2 }, "{rows} rows: {names:?}");
+    }
+}
+
 #[test]
 fn what_others_read_too_is_kept() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[3, 6]);
-    let w = maker.constant(&[6, 6]);
-    let y = maker.node("MatMul", &[x, w], &[]);
-    let z = maker.node("Relu", &[y], &[]);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [3, 6]);
+    let w = constant(&mut graph, &[6, 6]);
+    let y = graph.node("MatMul", [x, w]);
+    let z = graph.node("Relu", [y]);
     // A product that is a result, one that is read twice, and a bias along the wrong axis.
-    let twice = maker.node("MatMul", &[z, w], &[]);
-    let sum = maker.node("Add", &[twice, twice], &[]);
-    let column = maker.constant(&[3, 1]);
-    let third = maker.node("MatMul", &[sum, w], &[]);
-    let third = maker.node("Add", &[third, column], &[]);
-    let graph = maker.finish(&[y, third]);
-    let names = operations(&graph);
+    let twice = graph.node("MatMul", [z, w]);
+    let sum = graph.node("Add", [twice, twice]);
+    let column = constant(&mut graph, &[3, 1]);
+    let third = graph.node("MatMul", [sum, w]);
+    let third = graph.node("Add", [third, column]);
+    let model = finish(graph, &[y, third]);
+    let names = operations(&model);
     assert_eq!(names.iter().filter(|name| *name == "matmul of panels").count(), 3, "{names:?}");
     assert!(names.len() >= 6, "{names:?}");
 }
 
 #[test]
 fn layouts_meet_and_part() {
-    let mut maker = Maker::default();
-    let x = maker.input(&[1, 6, 8, 8]);
-    let a = maker.conv(x, &[10, 6, 3, 3], 1, 1);
-    let a = maker.node("Clip", &[a], &[]);
-    let kernel = Attribute::Ints(vec![2, 2]);
-    let strides = ("strides", Attribute::Ints(vec![2, 2]));
-    let pooled = maker.node("MaxPool", &[a], &[("kernel_shape", kernel), strides]);
-    let scale = maker.constant(&[10, 1, 1]);
-    let scaled = maker.node("Mul", &[pooled, scale], &[]);
-    let joined = maker.node("Concat", &[scaled, pooled], &[("axis", Attribute::Int(1))]);
-    let turned = maker.node("Transpose", &[joined], &[("perm", Attribute::Ints(vec![0, 2, 3, 1]))]);
-    let w = maker.constant(&[20, 4]);
-    let product = maker.node("MatMul", &[turned, w], &[]);
-    let mean = maker.node("GlobalAveragePool", &[joined], &[]);
-    let graph = maker.finish(&[product, mean, joined]);
-    operations(&graph);
+    let mut graph = builder();
+    let x = graph.input("x", F32, [1, 6, 8, 8]);
+    let a = conv(&mut graph, x, &[10, 6, 3, 3], 1, 1);
+    let a = graph.node("Clip", [a]);
+    let pooled = graph.node_with("MaxPool", [a], [("kernel_shape", [2, 2]), ("strides", [2, 2])]);
+    let scale = constant(&mut graph, &[10, 1, 1]);
+    let scaled = graph.node("Mul", [pooled, scale]);
+    let joined = graph.node_with("Concat", [scaled, pooled], [("axis", 1)]);
+    let turned = graph.node_with("Transpose", [joined], [("perm", [0, 2, 3, 1])]);
+    let w = constant(&mut graph, &[20, 4]);
+    let product = graph.node("MatMul", [turned, w]);
+    let mean = graph.node("GlobalAveragePool", [joined]);
+    let model = finish(graph, &[product, mean, joined]);
+    operations(&model);
 }

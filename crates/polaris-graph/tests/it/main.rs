@@ -5,6 +5,7 @@ mod empty;
 mod fusion;
 mod passes;
 mod quantized;
+mod residency;
 mod runs;
 mod session;
 

@@ -1,11 +1,9 @@
 //! What passes make runs on devices, and what they must not touch stays as it is.
 
-use std::sync::Arc;
-
 use polaris_graph::passes::ALL;
 use polaris_graph::{Mode, Options, Passes, Session};
 use polaris_onnx::{
-    Attribute, Capture, ElementType, Graph, Model, Node, Tensor, Value, ValueId, interpret,
+    Attribute, ElementType, GraphBuilder, Model, Tensor, Value, ValueId, interpret,
 };
 use polaris_runtime::{Runtime, RuntimeOptions};
 
@@ -19,11 +17,6 @@ fn modes(runtime: &Runtime) -> Vec<Mode> {
     if opencl { vec![Mode::Cpu, Mode::Gpu] } else { vec![Mode::Cpu] }
 }
 
-fn model(graph: Graph, ir_version: i64) -> Model {
-    let (producer, opsets) = (String::new(), [(String::new(), 23)].into());
-    Model { graph, ir_version, opsets, producer, metadata: Vec::new() }
-}
-
 fn tensor(element: ElementType, shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let value = |at: usize| match element {
@@ -33,47 +26,21 @@ fn tensor(element: ElementType, shape: &[usize]) -> Tensor {
     Tensor::from_f64(element, shape, &(0..count).map(value).collect::<Vec<f64>>()).unwrap()
 }
 
-fn node(
-    operator: &str,
-    version: i64,
-    inputs: &[Option<ValueId>],
-    output: ValueId,
-    attributes: &[(&str, Attribute)],
-) -> Node {
-    let mut node = Node {
-        path: operator.to_owned(),
-        domain: String::new(),
-        operator: operator.to_owned(),
-        version,
-        attributes: Default::default(),
-        inputs: inputs.to_vec(),
-        outputs: vec![Some(output)],
-    };
-    attributes.iter().for_each(|(name, value)| node.attributes.set(name, value.clone()));
-    node
+fn builder() -> GraphBuilder {
+    GraphBuilder::new("test").opset(23)
 }
 
-/// A graph of one node whose operands are given.
-fn single(
-    operator: &str,
-    version: i64,
-    operands: &[Option<Tensor>],
-    attributes: &[(&str, Attribute)],
-) -> Graph {
-    let mut graph = Graph::default();
-    let mut inputs = Vec::new();
+/// A model of one node whose operands are given.
+fn single(operator: &str, operands: &[Option<Tensor>], attributes: &[(&str, Attribute)]) -> Model {
+    let mut graph = builder();
+    let mut inputs: Vec<Option<ValueId>> = Vec::new();
     for (at, operand) in operands.iter().enumerate() {
-        inputs.push(operand.as_ref().map(|tensor| {
-            let ty = Value::Tensor(tensor.clone()).ty();
-            let id = graph.add_value(format!("x{at}"), Some(ty), None);
-            graph.inputs.push(id);
-            id
-        }));
+        let ty = |tensor: &Tensor| Value::Tensor(tensor.clone()).ty();
+        inputs.push(operand.as_ref().map(|x| graph.input_of(&format!("x{at}"), ty(x))));
     }
-    let made = graph.add_value("y".to_owned(), None, None);
-    graph.nodes.push(node(operator, version, &inputs, made, attributes));
-    graph.outputs.push(made);
-    graph
+    let made = graph.node_with(operator, inputs, attributes.iter().cloned());
+    graph.output_as(made, "y");
+    graph.build().unwrap()
 }
 
 fn close(found: &Tensor, expected: &Tensor, tolerance: f64) {
@@ -91,14 +58,14 @@ fn run_single(
     tolerance: f64,
 ) -> bool {
     let runtime = runtime();
-    let graph = single(operator, 23, operands, attributes);
+    let model = single(operator, operands, attributes);
     let values: Vec<Tensor> = operands.iter().flatten().cloned().collect();
     let given: Vec<Option<Value>> = values.iter().map(|x| Some(x.clone().into())).collect();
-    let expected = interpret(&graph, &given, &[]).unwrap();
+    let expected = interpret(&model.graph, &given, &[]).unwrap();
     let mut wholly = true;
     for mode in modes(&runtime) {
         let options = Options { mode, ..Options::default() };
-        let session = Session::new(&runtime, model(graph.clone(), 8), &options).unwrap();
+        let session = Session::new(&runtime, model.clone(), &options).unwrap();
         let found = session.run_tensors(values.clone()).unwrap();
         close(&found[0], expected[0].tensor().unwrap(), tolerance);
         let names: Vec<String> =
@@ -184,22 +151,21 @@ fn rotations_run_on_devices() {
 }
 
 /// `x * sqrt(w)`, where a constant stands for `w` unless it is given.
-fn with_default() -> Graph {
-    let mut graph = single("Mul", 17, &[Some(tensor(ElementType::F32, &[4]))], &[]);
-    let four = Value::from(Tensor::scalar(4f32));
-    let w = graph.add_value("w".to_owned(), Some(four.ty()), Some(four));
-    let root = graph.add_value("root".to_owned(), None, None);
-    graph.inputs.push(w);
-    graph.nodes[0].inputs.push(Some(root));
-    graph.nodes.insert(0, node("Sqrt", 17, &[Some(w)], root, &[]));
-    graph
+fn with_default(ir_version: i64) -> Model {
+    let mut graph = builder();
+    let x = graph.input("x0", ElementType::F32, [4]);
+    let w = graph.input_with_default("w", Tensor::scalar(4f32));
+    let root = graph.node("Sqrt", [w]);
+    let y = graph.node("Mul", [x, root]);
+    graph.output_as(y, "y");
+    Model { ir_version, ..graph.build().unwrap() }
 }
 
 #[test]
 fn constants_that_may_be_given_are_no_constants() {
     let (runtime, x) = (runtime(), tensor(ElementType::F32, &[4]));
     let options = Options { mode: Mode::Cpu, passes: Passes::all(), ..Options::default() };
-    let session = Session::new(&runtime, model(with_default(), 8), &options).unwrap();
+    let session = Session::new(&runtime, with_default(8), &options).unwrap();
     for (w, factor) in [(None, 2.0), (Some(9f32), 3.0)] {
         let mut given = vec![("x0", Value::from(x.clone()))];
         given.extend(w.map(|w| ("w", Value::from(Tensor::scalar(w)))));
@@ -209,7 +175,7 @@ fn constants_that_may_be_given_are_no_constants() {
         close(found[0].1.tensor().unwrap(), &expected, 1e-6);
     }
     // Old files had to list every constant as an input.
-    let session = Session::new(&runtime, model(with_default(), 3), &options).unwrap();
+    let session = Session::new(&runtime, with_default(3), &options).unwrap();
     assert_eq!(session.graph().nodes.len(), 1);
     assert_eq!(session.inputs().len(), 1);
 }
@@ -217,40 +183,33 @@ fn constants_that_may_be_given_are_no_constants() {
 /// A choice whose branches refer to a value outside that passes replace.
 #[test]
 fn what_graphs_inside_nodes_refer_to_stays_right() {
-    let mut graph = single("Identity", 17, &[Some(tensor(ElementType::F32, &[4]))], &[]);
-    let (x, same) = (graph.inputs[0], graph.outputs[0]);
-    let twin = graph.add_value("twin".to_owned(), None, None);
-    let truth = Value::from(Tensor::bools(&[], &[true]).unwrap());
-    let choice = graph.add_value("choice".to_owned(), Some(truth.ty()), Some(truth));
-    graph.inputs.push(choice);
-    let made = graph.add_value("chosen".to_owned(), None, None);
+    let mut graph = builder();
+    let x = graph.input("x0", ElementType::F32, [4]);
+    let choice = graph.input_with_default("choice", Tensor::bools(&[], &[true]).unwrap());
+    let (same, twin) = (graph.node("Identity", [x]), graph.node("Identity", [x]));
     let branch = |operator: &str| {
-        let mut inner = Graph::default();
-        let own = ["a", "b", "c", "d"].map(|name| inner.add_value(name.to_owned(), None, None));
-        let [a, b, c, d] = own;
-        inner.captures = vec![Capture { outer: same, inner: a }, Capture { outer: twin, inner: b }];
-        inner.nodes = vec![
-            node("Identity", 17, &[Some(a)], c, &[]),
-            node(operator, 17, &[Some(c), Some(b)], d, &[]),
-        ];
-        inner.outputs = vec![d];
-        Attribute::Graph(Arc::new(inner))
+        let mut inner = graph.inner(operator);
+        let (a, b) = (inner.capture("a", same), inner.capture("b", twin));
+        let c = inner.node("Identity", [a]);
+        let d = inner.node(operator, [c, b]);
+        inner.output(d);
+        inner.finish().unwrap()
     };
     let branches = [("then_branch", branch("Add")), ("else_branch", branch("Mul"))];
-    graph.nodes.push(node("Identity", 17, &[Some(x)], twin, &[]));
-    graph.nodes.push(node("If", 17, &[Some(choice)], made, &branches));
-    graph.outputs = vec![made];
+    let chosen = graph.node_with("If", [choice], branches);
+    graph.output_as(chosen, "chosen");
+    let model = graph.build().unwrap();
     let runtime = runtime();
     let options = Options { mode: Mode::Cpu, ..Options::default() };
-    let session = Session::new(&runtime, model(graph, 8), &options).unwrap();
+    let session = Session::new(&runtime, model, &options).unwrap();
     assert_eq!(session.graph().nodes.len(), 1, "{}", session.graph());
     let x = tensor(ElementType::F32, &[4]);
     for (truth, operator) in [(true, "Add"), (false, "Mul")] {
         let choice = Value::from(Tensor::bools(&[], &[truth]).unwrap());
         let found = session.run(&[("x0", x.clone().into()), ("choice", choice)]).unwrap();
-        let plain = single(operator, 17, &[Some(x.clone()), Some(x.clone())], &[]);
+        let plain = single(operator, &[Some(x.clone()), Some(x.clone())], &[]);
         let given = [Some(x.clone().into()), Some(x.clone().into())];
-        let expected = interpret(&plain, &given, &[]).unwrap();
+        let expected = interpret(&plain.graph, &given, &[]).unwrap();
         close(found[0].1.tensor().unwrap(), expected[0].tensor().unwrap(), 1e-6);
     }
 }
@@ -261,7 +220,7 @@ fn every_pass_can_be_left_out() {
     for pass in ALL {
         let passes = Passes::all().without(pass.name).unwrap();
         let options = Options { mode: Mode::Cpu, passes, ..Options::default() };
-        let session = Session::new(&runtime, model(with_default(), 3), &options).unwrap();
+        let session = Session::new(&runtime, with_default(3), &options).unwrap();
         assert!(session.changes().iter().all(|change| change.pass != pass.name));
         assert!(session.run_tensors(vec![tensor(ElementType::F32, &[4])]).is_ok());
     }

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::models::{self, Is, file, int, longs, node, unnamed, value};
-use bytes::Bytes;
+use crate::models;
 use polaris_core::CancellationToken;
 use polaris_graph::{Error, Mode, Options, RunOptions, Session};
-use polaris_onnx::messages::Graph;
-use polaris_onnx::{Model, NoExternalData, Tensor, Value};
+use polaris_onnx::ElementType::F32;
+use polaris_onnx::{GraphBuilder, Model, Tensor, Value};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{DeviceRef, MemoryLimit, Runtime, RuntimeOptions};
 
@@ -18,8 +17,7 @@ fn runtime(limits: &[&str]) -> Runtime {
         .unwrap()
 }
 
-fn session(runtime: &Runtime, graph: Graph, options: &Options) -> Session {
-    let model = Model::from_bytes(Bytes::from(file(graph, vec![])), &NoExternalData).unwrap();
+fn session(runtime: &Runtime, model: Model, options: &Options) -> Session {
     Session::new(runtime, model, options).unwrap()
 }
 
@@ -42,20 +40,17 @@ fn input() -> [(&'static str, Value); 1] {
 }
 
 /// A tensor of so many int64 from a shape that is only known at run time, so that the host makes it.
-fn expanded(elements: i64) -> Graph {
-    Graph {
-        node: vec![
-            node("Shape", &["x"], &["shape"], vec![]),
-            node("ReduceProd", &["shape"], &["twelve"], vec![]),
-            node("Mul", &["twelve", "factor"], &["count"], vec![]),
-            node("ConstantOfShape", &["count"], &["zeros"], vec![]),
-            node("ReduceSum", &["zeros"], &["y"], vec![int("keepdims", 0)]),
-        ],
-        initializer: vec![longs("factor", &[elements / 12], false)],
-        input: vec![value("x", 1, &[Is(3), Is(4)])],
-        output: vec![unnamed("y")],
-        ..Graph::default()
-    }
+fn expanded(elements: i64) -> Model {
+    let mut graph = GraphBuilder::new("expanded");
+    let x = graph.input("x", F32, [3, 4]);
+    let factor = graph.integers(&[elements / 12]);
+    let shape = graph.node("Shape", [x]);
+    let twelve = graph.node("ReduceProd", [shape]);
+    let count = graph.node("Mul", [twelve, factor]);
+    let zeros = graph.node("ConstantOfShape", [count]);
+    let y = graph.node_with("ReduceSum", [zeros], [("keepdims", 0)]);
+    graph.output_as(y, "y");
+    graph.build().unwrap()
 }
 
 #[test]
@@ -76,15 +71,16 @@ fn a_memory_limit_is_that_of_its_runtime_alone() {
 }
 
 /// A chain of so many products, none of which can be fused away.
-fn chain(length: usize) -> Graph {
-    let name = |index: usize| if index == 0 { "x".to_owned() } else { format!("v{index}") };
-    let softmax = |index: usize| node("Softmax", &[&name(index)], &[&name(index + 1)], vec![]);
-    Graph {
-        node: (0..length).map(softmax).collect(),
-        input: vec![value("x", 1, &[Is(3), Is(4)])],
-        output: vec![unnamed(&name(length)), unnamed(&name(length / 2))],
-        ..Graph::default()
+fn chain(length: usize) -> Model {
+    let mut graph = GraphBuilder::new("chain");
+    let mut values = vec![graph.input("x", F32, [3, 4])];
+    for index in 1..=length {
+        values
+            .push(graph.call("Softmax", [values[index - 1]]).named(&format!("v{index}")).output());
     }
+    graph.output(values[length]);
+    graph.output(values[length / 2]);
+    graph.build().unwrap()
 }
 
 #[test]
@@ -149,23 +145,17 @@ fn outputs_are_chosen_by_name() {
 }
 
 /// Weights that a small device has room for, and activations that it has not.
-fn growing() -> Graph {
-    Graph {
-        node: vec![
-            node("MatMul", &["x", "w"], &["product"], vec![]),
-            node("Tile", &["product", "repeats"], &["tiled"], vec![]),
-            node("Softmax", &["tiled"], &["soft"], vec![]),
-            node("ReduceSum", &["soft", "axes"], &["y"], vec![int("keepdims", 0)]),
-        ],
-        initializer: vec![
-            models::floats("w", &[4, 4]),
-            longs("repeats", &[1000, 100], false),
-            longs("axes", &[0, 1], false),
-        ],
-        input: vec![value("x", 1, &[Is(3), Is(4)])],
-        output: vec![unnamed("y")],
-        ..Graph::default()
-    }
+fn growing() -> Model {
+    let mut graph = GraphBuilder::new("growing");
+    let x = graph.input("x", F32, [3, 4]);
+    let w = graph.constant(models::floats(&[4, 4]));
+    let (repeats, axes) = (graph.integers(&[1000, 100]), graph.integers(&[0, 1]));
+    let product = graph.node("MatMul", [x, w]);
+    let tiled = graph.node("Tile", [product, repeats]);
+    let soft = graph.node("Softmax", [tiled]);
+    let y = graph.node_with("ReduceSum", [soft, axes], [("keepdims", 0)]);
+    graph.output_as(y, "y");
+    graph.build().unwrap()
 }
 
 #[test]
@@ -199,9 +189,7 @@ fn modes_and_devices_that_contradict_each_other_are_refused() {
     let runtime = runtime(&[]);
     let cpu = runtime.cpu().clone();
     let open = |mode, device: &DeviceRef| {
-        let graph = Bytes::from(file(chain(1), vec![]));
-        let model = Model::from_bytes(graph, &NoExternalData).unwrap();
-        Session::new(&runtime, model, &Options { device: Some(device.clone()), ..on(mode) })
+        Session::new(&runtime, chain(1), &Options { device: Some(device.clone()), ..on(mode) })
     };
     for mode in [Mode::Gpu, Mode::Hybrid] {
         let error = open(mode, &cpu).unwrap_err();
@@ -215,9 +203,7 @@ fn modes_and_devices_that_contradict_each_other_are_refused() {
     let id = device.id();
     assert_eq!(
         error,
-        format!(
-            "the mode cpu does not run on {id}; name the device cpu or none, or choose the mode gpu"
-        )
+        format!("mode cpu does not run on {id}; use the device cpu or none, or the mode gpu")
     );
     for mode in [Mode::Gpu, Mode::Auto] {
         assert_eq!(open(mode, &device).unwrap().device().id(), id);

@@ -1,10 +1,10 @@
 //! Models as users run them: results, repeated runs, threads, fallbacks and mistakes.
 
 use crate::models;
-use bytes::Bytes;
 use polaris_graph::plan::{Choice, Instruction, Origin, Side, Step};
 use polaris_graph::{Error, Mode, Options, Session};
-use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
+use polaris_onnx::ElementType::F32;
+use polaris_onnx::{GraphBuilder, Tensor, Value, interpret};
 use polaris_runtime::machine::Paths;
 use polaris_runtime::{MemoryLimit, Runtime, RuntimeOptions};
 
@@ -17,10 +17,6 @@ fn options() -> RuntimeOptions {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
     let paths = Paths { cache: Some(folder.join("cache")), data: Some(folder.join("data")) };
     RuntimeOptions { paths, ..RuntimeOptions::default() }
-}
-
-fn model(file: Vec<u8>) -> Model {
-    Model::from_bytes(Bytes::from(file), &NoExternalData).unwrap()
 }
 
 fn on(mode: Mode) -> Options {
@@ -59,13 +55,13 @@ fn plans_give_what_the_interpreter_gives() {
     ];
     for mode in modes(&runtime) {
         for (file, shapes) in &cases {
-            let model = model(file.clone());
-            let graph = model.graph.clone();
-            let session = Session::new(&runtime, model, &on(mode)).unwrap();
+            let model = models::read(file.clone());
+            let graph = &model.graph;
+            let session = Session::new(&runtime, model.clone(), &on(mode)).unwrap();
             // Twice the same, and shapes by turns.
             for shape in shapes.iter().chain(*shapes) {
                 let x = tensor(shape);
-                let expected = interpret(&graph, &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
+                let expected = interpret(graph, &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
                 let found = session.run_tensors(vec![x]).unwrap();
                 for (found, expected) in found.iter().zip(&expected) {
                     close(found, expected.tensor().unwrap());
@@ -78,21 +74,16 @@ fn plans_give_what_the_interpreter_gives() {
 /// A result may lie where an operand lies, but not where another view of it is still read.
 #[test]
 fn views_of_one_array_are_read_before_it_is_overwritten() {
-    use models::{Is, file, ints, node, value};
-    let graph = polaris_onnx::messages::Graph {
-        node: vec![
-            node("Neg", &["x"], &["y"], vec![]),
-            node("Transpose", &["y"], &["t"], vec![ints("perm", &[1, 0])]),
-            node("Sub", &["y", "t"], &["output"], vec![]),
-        ],
-        input: vec![value("x", 1, &[Is(3), Is(3)])],
-        output: vec![value("output", 1, &[Is(3), Is(3)])],
-        ..Default::default()
-    };
+    let mut graph = GraphBuilder::new("views");
+    let x = graph.input("x", F32, [3, 3]);
+    let y = graph.node("Neg", [x]);
+    let t = graph.node_with("Transpose", [y], [("perm", [1, 0])]);
+    let output = graph.node("Sub", [y, t]);
+    graph.output_as(output, "output");
+    let model = graph.build().unwrap();
     let runtime = runtime();
     for mode in modes(&runtime) {
-        let session =
-            Session::new(&runtime, model(file(graph.clone(), vec![])), &on(mode)).unwrap();
+        let session = Session::new(&runtime, model.clone(), &on(mode)).unwrap();
         let found = session.run_tensors(vec![tensor(&[3, 3])]).unwrap()[0].to_f64().unwrap();
         let x = tensor(&[3, 3]).to_f64().unwrap();
         for (at, found) in found.into_iter().enumerate() {
@@ -104,18 +95,15 @@ fn views_of_one_array_are_read_before_it_is_overwritten() {
 /// The nearest element is picked, not multiplied: infinity times zero would reach its neighbours.
 #[test]
 fn infinities_stay_where_they_are_when_images_grow() {
-    use models::{Is, file, longs, node, value};
-    let graph = polaris_onnx::messages::Graph {
-        node: vec![node("Resize", &["x", "", "", "sizes"], &["output"], vec![])],
-        initializer: vec![longs("sizes", &[1, 1, 2, 4], false)],
-        input: vec![value("x", 1, &[Is(1), Is(1), Is(1), Is(2)])],
-        output: vec![value("output", 1, &[Is(1), Is(1), Is(2), Is(4)])],
-        ..Default::default()
-    };
+    let mut graph = GraphBuilder::new("images");
+    let x = graph.input("x", F32, [1, 1, 1, 2]);
+    let sizes = graph.integers(&[1, 1, 2, 4]);
+    let output = graph.node("Resize", [Some(x), None, None, Some(sizes)]);
+    graph.output_as(output, "output");
+    let model = graph.build().unwrap();
     let runtime = runtime();
     for mode in modes(&runtime) {
-        let session =
-            Session::new(&runtime, model(file(graph.clone(), vec![])), &on(mode)).unwrap();
+        let session = Session::new(&runtime, model.clone(), &on(mode)).unwrap();
         let x = Tensor::new(&[1, 1, 1, 2], vec![f32::INFINITY, 1.0]).unwrap();
         let found = session.run_tensors(vec![x]).unwrap()[0].to_f64().unwrap();
         let row = [f64::INFINITY, f64::INFINITY, 1.0, 1.0];
@@ -127,7 +115,8 @@ fn infinities_stay_where_they_are_when_images_grow() {
 fn repeated_runs_allocate_nothing() {
     let runtime = runtime();
     for mode in modes(&runtime) {
-        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session =
+            Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let x = tensor(&[2, 2, 8, 8]);
         let first = session.run_tensors(vec![x.clone()]).unwrap();
         session.run_tensors(vec![x.clone()]).unwrap();
@@ -148,7 +137,8 @@ fn repeated_runs_allocate_nothing() {
 fn what_only_the_device_reads_is_copied_once() {
     let runtime = runtime();
     for mode in modes(&runtime).into_iter().filter(|mode| *mode != Mode::Hybrid) {
-        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session =
+            Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let x = tensor(&[2, 2, 8, 8]);
         let types = [(session.inputs()[0].0, Value::Tensor(x.clone()).ty())];
         let plan = session.plan(&types).unwrap();
@@ -168,18 +158,14 @@ fn what_only_the_device_reads_is_copied_once() {
 /// A device whose every kernel for a node is quarantined would send its arrays to the CPU and back, run by run.
 #[test]
 fn nodes_without_a_trusted_kernel_are_placed_on_the_cpu() {
-    use models::{Is, file, node, value};
     use polaris_ops::{Array, Operation, Softmax, usable_kernels};
-    let graph = polaris_onnx::messages::Graph {
-        node: vec![
-            node("Neg", &["x"], &["y"], vec![]),
-            node("Softmax", &["y"], &["z"], vec![]),
-            node("Abs", &["z"], &["output"], vec![]),
-        ],
-        input: vec![value("x", 1, &[Is(3), Is(5)])],
-        output: vec![value("output", 1, &[Is(3), Is(5)])],
-        ..Default::default()
-    };
+    let mut graph = GraphBuilder::new("quarantined");
+    let x = graph.input("x", F32, [3, 5]);
+    let y = graph.node("Neg", [x]);
+    let z = graph.node("Softmax", [y]);
+    let output = graph.node("Abs", [z]);
+    graph.output_as(output, "output");
+    let model = graph.build().unwrap();
     // The quarantine is this test's alone.
     let runtime = runtime();
     let Some(device) = runtime.devices().iter().find(|device| device.as_opencl().is_some()) else {
@@ -187,7 +173,7 @@ fn nodes_without_a_trusted_kernel_are_placed_on_the_cpu() {
     };
     let sides = || -> Vec<(&'static str, Side)> {
         let options = Options { device: Some(device.clone()), ..on(Mode::Gpu) };
-        let session = Session::new(&runtime, model(file(graph.clone(), vec![])), &options).unwrap();
+        let session = Session::new(&runtime, model.clone(), &options).unwrap();
         let x = tensor(&[3, 5]);
         let plan = session.plan(&[("x", Value::Tensor(x.clone()).ty())]).unwrap();
         let expected = interpret(session.graph(), &[Some(Value::Tensor(x.clone()))], &[]).unwrap();
@@ -215,7 +201,8 @@ fn plans_take_turns_in_one_memory() {
     let runtime = runtime();
     // What is measured may choose another side each time.
     for mode in modes(&runtime).into_iter().filter(|mode| *mode != Mode::Hybrid) {
-        let open = || Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let open =
+            || Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let session = open();
         let used = || session.device().allocator().memory_use().used;
         for largest in [4, 9] {
@@ -236,7 +223,8 @@ fn plans_take_turns_in_one_memory() {
 fn threads_share_a_model() {
     let runtime = runtime();
     for mode in modes(&runtime) {
-        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session =
+            Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let inputs: Vec<Tensor> = (1..=3).map(|batch| tensor(&[batch, 2, 8, 8])).collect();
         let alone: Vec<Vec<Tensor>> =
             inputs.iter().map(|x| session.run_tensors(vec![x.clone()]).unwrap()).collect();
@@ -266,9 +254,9 @@ fn a_device_without_room_is_replaced_by_the_cpu() {
     let small = Runtime::discover(&options).unwrap();
     let device = small.device(device.id()).unwrap().clone();
     let options = Options { mode: Mode::Gpu, device: Some(device), ..Options::default() };
-    let session = Session::new(&small, model(models::classifier()), &options).unwrap();
+    let session = Session::new(&small, models::read(models::classifier()), &options).unwrap();
     let x = tensor(&[3, 2, 8, 8]);
-    let expected = Session::new(&found, model(models::classifier()), &on(Mode::Cpu))
+    let expected = Session::new(&found, models::read(models::classifier()), &on(Mode::Cpu))
         .unwrap()
         .run_tensors(vec![x.clone()])
         .unwrap();
@@ -280,7 +268,8 @@ fn a_device_without_room_is_replaced_by_the_cpu() {
 #[test]
 fn mistakes_are_told() {
     let runtime = runtime();
-    let session = Session::new(&runtime, model(models::classifier()), &on(Mode::Cpu)).unwrap();
+    let session =
+        Session::new(&runtime, models::read(models::classifier()), &on(Mode::Cpu)).unwrap();
     let words = |inputs: &[(&str, Value)]| session.run(inputs).unwrap_err().to_string();
     let right = || Value::Tensor(tensor(&[1, 2, 8, 8]));
     assert!(words(&[]).contains("`image`: f32[batch, 2, 8, 8]"), "{}", words(&[]));
@@ -294,23 +283,22 @@ fn mistakes_are_told() {
 
 #[test]
 fn all_missing_operators_are_named_at_once() {
-    use models::{file, node, value};
-    let graph = polaris_onnx::messages::Graph {
-        node: vec![
-            node("Fly", &["x"], &["y"], vec![]),
-            node("Swim", &["y"], &["z"], vec![]),
-            node("Fly", &["z"], &["output"], vec![]),
-        ],
-        input: vec![value("x", 1, &[models::Is(2)])],
-        output: vec![value("output", 1, &[models::Is(2)])],
-        ..Default::default()
-    };
-    let model = model(file(graph, vec![]));
+    let mut graph = GraphBuilder::new("missing");
+    let mut x = graph.input("x", F32, [2]);
+    for name in ["first", "second", "third"] {
+        x = graph.call("Relu", [x]).named(name).output();
+    }
+    graph.output(x);
+    let mut model = graph.build().unwrap();
+    // No builder takes such operators, but files may have them.
+    for (node, operator) in model.graph.nodes.iter_mut().zip(["Fly", "Swim", "Fly"]) {
+        operator.clone_into(&mut node.operator);
+    }
     match Session::new(&runtime(), model, &on(Mode::Cpu)) {
         Err(Error::Unsupported { operators }) => {
             let names: Vec<&str> = operators.iter().map(|one| one.operator.as_str()).collect();
             assert_eq!(names, ["Fly", "Swim"]);
-            assert_eq!(operators[0].nodes, ["Fly_y", "Fly_output"]);
+            assert_eq!(operators[0].nodes, ["first", "third"]);
         }
         other => panic!("{other:?}"),
     }
@@ -320,7 +308,8 @@ fn all_missing_operators_are_named_at_once() {
 fn nan_goes_through() {
     let runtime = runtime();
     for mode in modes(&runtime) {
-        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session =
+            Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let mut values = vec![0.5f32; 128];
         values[5] = f32::NAN;
         let x = Tensor::new(&[1, 2, 8, 8], values).unwrap();
@@ -331,7 +320,8 @@ fn nan_goes_through() {
 
 #[test]
 fn constants_outside_the_folder_are_refused() {
-    use polaris_onnx::messages::{Entry, Tensor as TensorMessage};
+    use polaris_onnx::messages::Entry;
+    use prost::Message;
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("model");
     std::fs::create_dir(&inside).unwrap();
@@ -341,27 +331,19 @@ fn constants_outside_the_folder_are_refused() {
     std::os::unix::fs::symlink(folder.path().join("secret.bin"), inside.join("link.bin")).unwrap();
     let save = |location: &str, offset: &str, length: &str| {
         let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
-        let weights = TensorMessage {
-            name: "w".to_owned(),
-            data_type: 1,
-            dims: vec![4],
-            data_location: 1,
-            external_data: vec![
-                entry("location", location),
-                entry("offset", offset),
-                entry("length", length),
-            ],
-            ..TensorMessage::default()
-        };
-        let graph = polaris_onnx::messages::Graph {
-            node: vec![models::node("Add", &["x", "w"], &["output"], vec![])],
-            initializer: vec![weights],
-            input: vec![models::value("x", 1, &[models::Is(4)])],
-            output: vec![models::value("output", 1, &[models::Is(4)])],
-            ..Default::default()
-        };
+        let mut graph = GraphBuilder::new("external");
+        let x = graph.input("x", F32, [4]);
+        let w = graph.constant(tensor(&[4]));
+        let output = graph.node("Add", [x, w]);
+        graph.output_as(output, "output");
+        let mut message = models::message(graph);
+        let weights = &mut message.graph.as_mut().unwrap().initializer[0];
+        weights.raw_data.clear();
+        weights.data_location = 1;
+        weights.external_data =
+            vec![entry("location", location), entry("offset", offset), entry("length", length)];
         let path = inside.join("model.onnx");
-        std::fs::write(&path, models::file(graph, vec![])).unwrap();
+        std::fs::write(&path, message.encode_to_vec()).unwrap();
         Session::open(&runtime(), &path, &on(Mode::Cpu))
     };
     let session = save("weights.bin", "16", "16").unwrap();
@@ -377,7 +359,7 @@ fn constants_outside_the_folder_are_refused() {
     refused("missing.bin", "0", "16", "cannot be read");
     refused("weights.bin", "60", "16", "has 64 bytes");
     refused("weights.bin", "0", "8", "needs 16 bytes");
-    refused("weights.bin", "-1", "16", "is no number");
+    refused("weights.bin", "-1", "16", "is not a number");
 }
 
 #[test]
@@ -388,7 +370,8 @@ fn a_profile_has_a_time_for_each_instruction_and_teaches_the_cost_model() {
     let options = RuntimeOptions { paths, ..RuntimeOptions::default() };
     let runtime = Runtime::discover(&options).unwrap();
     for mode in modes(&runtime) {
-        let session = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let session =
+            Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let name = session.inputs()[0].0.to_owned();
         let given = [(name.as_str(), Value::Tensor(tensor(&[1, 2, 8, 8])))];
         let profile = session.profile(&given, 3).unwrap();
@@ -406,7 +389,7 @@ fn a_profile_has_a_time_for_each_instruction_and_teaches_the_cost_model() {
         assert!(convolution.flops > 0 && convolution.roofline_share.is_some());
         // What was measured is what is expected the next time, also of another session: on the CPU exactly,
         // since nobody waits there.
-        let again = Session::new(&runtime, model(models::classifier()), &on(mode)).unwrap();
+        let again = Session::new(&runtime, models::read(models::classifier()), &on(mode)).unwrap();
         let second = again.profile(&given, 1).unwrap();
         if mode == Mode::Cpu {
             assert!((second.predicted_seconds - profile.seconds).abs() < 1e-9);
@@ -421,7 +404,8 @@ fn hybrid_plans_say_what_was_expected_and_take_the_best() {
         eprintln!("SKIPPED: no OpenCL device");
         return;
     }
-    let session = Session::new(&runtime, model(models::classifier()), &on(Mode::Hybrid)).unwrap();
+    let session =
+        Session::new(&runtime, models::read(models::classifier()), &on(Mode::Hybrid)).unwrap();
     let name = session.inputs()[0].0.to_owned();
     let plan = session.plan(&[(name.as_str(), Value::Tensor(tensor(&[1, 2, 8, 8])).ty())]).unwrap();
     let prediction = plan.prediction.as_ref().unwrap();

@@ -5,7 +5,6 @@
 
 mod graph;
 mod weights;
-mod writer;
 
 use std::path::Path;
 
@@ -68,10 +67,10 @@ impl Config {
     /// If it cannot be read, or describes a model of another family.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes =
-            polaris_files::read(path, LARGEST_JSON).map_err(|error| Error::file(path, error))?;
+            polaris_files::read(path, LARGEST_JSON).map_err(|error| Error::io(path, error))?;
         let wrong = |why: String| Error::file(path, why);
         let kind: serde_json::Value = serde_json::from_slice(&bytes)
-            .map_err(|error| wrong(format!("this is no configuration: {error}")))?;
+            .map_err(|error| wrong(format!("not a valid configuration: {error}")))?;
         let kind = kind["model_type"].as_str().unwrap_or("unknown").to_owned();
         if !["bert", "roberta", "xlm-roberta", "camembert"].contains(&kind.as_str()) {
             return Err(wrong(format!(
@@ -80,7 +79,7 @@ impl Config {
             )));
         }
         let config: Self = serde_json::from_slice(&bytes)
-            .map_err(|error| wrong(format!("this describes no encoder: {error}")))?;
+            .map_err(|error| wrong(format!("not the configuration of an encoder: {error}")))?;
         config.check().map_err(wrong)?;
         Ok(config)
     }
@@ -98,14 +97,16 @@ impl Config {
             }
         }
         if hidden % heads != 0 {
-            return Err(format!("hidden_size {hidden} is no multiple of {heads} heads"));
+            return Err(format!("hidden_size {hidden} is not a multiple of {heads} heads"));
         }
         if self.num_hidden_layers > 1000 {
             return Err(format!("{} layers are too many", self.num_hidden_layers));
         }
         if self.position_embedding_type != "absolute" {
             let found = &self.position_embedding_type;
-            return Err(format!("positions of type `{found}` are not supported, only absolute"));
+            return Err(format!(
+                "position embeddings of type `{found}` are not supported; expected absolute"
+            ));
         }
         if self.first_position() >= self.max_position_embeddings {
             return Err("its table of positions has no row for the first token".to_owned());
@@ -133,11 +134,5 @@ impl Config {
 /// # Errors
 /// If a weight is missing or has another shape than the configuration says.
 pub fn model(config: &Config, weights: &Weights) -> Result<Model> {
-    Ok(Model {
-        graph: graph::encoder(config, weights)?,
-        ir_version: 9,
-        opsets: [(String::new(), writer::OPSET)].into(),
-        producer: format!("polaris {}", env!("CARGO_PKG_VERSION")),
-        metadata: Vec::new(),
-    })
+    Ok(graph::encoder(config, weights)?.build()?)
 }

@@ -25,15 +25,15 @@ impl Weights {
     /// Opens a file.
     ///
     /// # Errors
-    /// If it is no whole file of safetensors, or not of an encoder of the BERT family.
+    /// If it is not a whole file of safetensors, or not of an encoder of the BERT family.
     pub fn open(path: &Path) -> Result<Self> {
         // A map of anything but a regular file could block, or never end.
-        polaris_files::open(path).map_err(|error| Error::file(path, error))?;
+        polaris_files::open(path).map_err(|error| Error::io(path, error))?;
         let file = MappedFile::open(path).map_err(polaris_graph::Error::from)?;
         let bytes = file.bytes();
         let broken = |why: String| Error::file(path, why);
         let header = SafeTensors::deserialize(&bytes)
-            .map_err(|error| broken(format!("this is no whole file of safetensors: {error}")))?;
+            .map_err(|error| broken(format!("not a complete safetensors file: {error}")))?;
         let mut tensors = Vec::new();
         for (name, view) in header.iter() {
             let element = match view.dtype() {
@@ -51,7 +51,7 @@ impl Weights {
         let prefix = tensors.iter().find_map(|(name, _)| name.strip_suffix(FIRST));
         let prefix = prefix.map(str::to_owned).ok_or_else(|| {
             broken(format!(
-                "it has no `{FIRST}`, so it is no encoder of the BERT family; export the model as ONNX and \
+                "it has no `{FIRST}`, so it is not an encoder of the BERT family; export the model as ONNX and \
                  give the .onnx file"
             ))
         })?;
@@ -73,7 +73,7 @@ impl Weights {
         let tensor = self.find(&full).ok_or_else(|| {
             Error::file(
                 &self.path,
-                format!("the weight `{full}` is missing; is it the model's own file?"),
+                format!("the weight `{full}` is missing; check that the file belongs to this config.json"),
             )
         })?;
         let fits = tensor.rank() == shape.len()
@@ -84,8 +84,7 @@ impl Weights {
                 .all(|(&found, &wanted)| wanted == 0 || found == wanted);
         if !fits {
             let found = tensor.shape();
-            let why =
-                format!("`{full}` has the shape {found:?}, and config.json asks for {shape:?}");
+            let why = format!("`{full}` has shape {found:?}; config.json expects {shape:?}");
             return Err(Error::file(&self.path, why));
         }
         single(tensor)
@@ -126,7 +125,7 @@ fn single(tensor: &Tensor) -> Result<Tensor> {
     Ok(Tensor::new(tensor.shape(), values)?)
 }
 
-/// Columns as rows, in squares that stay in the first cache.
+/// Columns as rows, in squares that stay in the L1 cache.
 fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     const SIDE: usize = 32;
     let mut turned = vec![0.0; values.len()];

@@ -1,4 +1,4 @@
-//! The model itself: a session, what its inputs mean, and which of its outputs counts.
+//! The encoder: a session, its inputs, and the output that is used.
 
 use polaris_data::Sentence;
 use polaris_graph::Session;
@@ -78,7 +78,7 @@ impl Encoder {
         let config = files.config.as_deref().ok_or_else(|| {
             Error::file(
                 &files.model,
-                "there is no config.json beside it, which says how the model is built",
+                "there is no config.json next to it, which describes the model",
             )
         })?;
         let (config, weights) = (Config::read(config)?, Weights::open(&files.model)?);
@@ -108,7 +108,9 @@ impl Encoder {
             };
             if let Some(Type::Tensor(_, Some(dims))) = ty {
                 let [batch, length] = &dims[..] else {
-                    return Err(not(format!("its input `{name}` is no [batch, tokens]")));
+                    return Err(not(format!(
+                        "its input `{name}` does not have the shape [batch, tokens]"
+                    )));
                 };
                 only_batch = only_batch.or(batch.known());
                 only_length = only_length.or(length.known());
@@ -166,7 +168,7 @@ impl Encoder {
                 rows.checked_mul(length).filter(|&room| values.try_reserve_exact(room).is_ok());
             let Some(room) = room else {
                 let why =
-                    format!("there is no memory for its input of {rows} texts of {length} tokens");
+                    format!("not enough memory for an input of {rows} texts of {length} tokens");
                 return Err(Error::NotAnEncoder { why });
             };
             values.resize(room, 0);
@@ -209,7 +211,7 @@ impl Encoder {
         };
         if !fits {
             let why = format!(
-                "its output has the shape {shape:?}; [{rows}, {length}, N] was expected, or [{rows}, N]"
+                "its output has shape {shape:?}; expected [{rows}, {length}, N] or [{rows}, N]"
             );
             return Err(Error::NotAnEncoder { why });
         }

@@ -1,5 +1,6 @@
-//! Where the parts of an embedding model lie, and what its files say about their use.
+//! The files of an embedding model, and their settings.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -41,9 +42,10 @@ const MODELS: [&str; 3] = ["model.onnx", "onnx/model.onnx", "model.safetensors"]
 /// The parts of the model at a path: a folder, or a file in one. What is wrong with the pooling that the files
 /// ask for is of no interest where the caller chooses another.
 pub fn find(path: &Path, tokenizer: Option<&Path>, asks_for_pooling: bool) -> Result<Files> {
-    let (root, model) = if path.is_dir() {
+    let there = path.metadata().map_err(|cause| Error::io(path, cause))?;
+    let (root, model) = if there.is_dir() {
         (path.to_owned(), None)
-    } else if path.exists() {
+    } else {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         // Exports for several engines lie in folders below that of the tokenizer.
@@ -51,15 +53,13 @@ pub fn find(path: &Path, tokenizer: Option<&Path>, asks_for_pooling: bool) -> Re
         let beside = folder.join("tokenizer.json").exists();
         let below = !beside && above.join("tokenizer.json").exists();
         (if below { above } else { folder.to_owned() }, Some(path.to_owned()))
-    } else {
-        return Err(Error::file(path, "there is no such file or folder"));
     };
     let modules = modules(&root)?;
     let encoder = root.join(modules.as_ref().map_or("", |modules| modules.encoder.as_str()));
     let first = || MODELS.iter().map(|name| encoder.join(name)).find(|path| path.exists());
     let model = model.or_else(first).ok_or_else(|| {
         let why = format!("there is no {} in this folder", MODELS.join(", no "));
-        Error::file(&encoder, why)
+        Error::io(&encoder, io::Error::new(io::ErrorKind::NotFound, why))
     })?;
     let beside = |name: &str| {
         [&encoder, &root].map(|folder| folder.join(name)).into_iter().find(|p| p.exists())
@@ -92,7 +92,7 @@ pub fn find(path: &Path, tokenizer: Option<&Path>, asks_for_pooling: bool) -> Re
         && let Some(name) = json["default_prompt_name"].as_str()
     {
         log::warn!(
-            "the model asks for the words of its prompt `{name}` before each text; add them yourself"
+            "the model expects its prompt `{name}` before each text; Polaris does not add it"
         );
     }
     Ok(Files { model, config: beside("config.json"), tokenizer, settings })
@@ -136,7 +136,7 @@ fn modules(root: &Path) -> Result<Option<Modules>> {
             // It does nothing when a model is used.
             "Dropout" => {}
             other => {
-                let why = format!("the model has a part `{other}`, which is not supported");
+                let why = format!("the model has an unsupported module `{other}`");
                 return Err(Error::file(&path, why));
             }
         }
@@ -160,8 +160,8 @@ fn pooling_of(json: &Value) -> std::result::Result<Pooling, String> {
         ["cls_token" | "cls"] => Ok(Pooling::Cls),
         ["max_tokens" | "max"] => Ok(Pooling::Max),
         _ => Err(format!(
-            "its pooling is {}; one of mean, cls and max is supported (--pooling chooses one)",
-            if modes.is_empty() { "not said".to_owned() } else { modes.join(" and ") }
+            "its pooling is {}; choose mean, cls or max instead",
+            if modes.is_empty() { "not declared".to_owned() } else { modes.join(" and ") }
         )),
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>> {
             serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::file(path, error))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::file(path, error)),
+        Err(error) => Err(Error::io(path, error)),
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert!(
-            find(&root.join("missing"), None, true).unwrap_err().to_string().contains("no such")
+            find(&root.join("missing"), None, true).unwrap_err().to_string().contains("No such")
         );
         assert!(
             find(root, None, true)

@@ -1,4 +1,4 @@
-//! Text to vectors.
+//! Text embeddings.
 //!
 //! ```no_run
 //! use polaris_models::embed::{Embedder, Options};
@@ -42,7 +42,7 @@ const LIMIT: usize = 512;
 /// How a model is loaded and used. What is not said is taken from the model's files.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The `tokenizer.json`, if it does not lie beside the model.
+    /// The `tokenizer.json`, if it does not lie next to the model.
     pub tokenizer: Option<PathBuf>,
     /// How tokens become one vector; where nobody says it, by their mean.
     pub pooling: Option<Pooling>,
@@ -89,8 +89,9 @@ impl Embedder {
             && tokenizer.vocabulary() > rows
         {
             let found = tokenizer.vocabulary();
-            let why =
-                format!("it has {found} tokens and the model {rows}: it belongs to another model");
+            let why = format!(
+                "it has {found} tokens, but the model has {rows}; use the tokenizer of this model"
+            );
             return Err(Error::file(&files.tokenizer, why));
         }
         let most = encoder.most_tokens;

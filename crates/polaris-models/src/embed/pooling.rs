@@ -1,4 +1,4 @@
-//! From a vector for each token to one for the text.
+//! Pooling of token vectors into one for the text.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Lines of any number to vectors, in bounded memory.
+//! Embeds any number of lines in bounded memory.
 //!
 //! A thread reads and tokenises windows of lines ahead of the model. In a window texts are sorted by length, so
 //! that a batch holds little padding; vectors leave it in the order of the lines.
@@ -52,8 +52,8 @@ pub struct Summary {
 type Read = (u64, std::result::Result<Sentence, String>);
 
 impl Embedder {
-    /// The vectors of lines, given to a listener one by one. A line that is empty, too long or no text has none,
-    /// and neither has one for which the model gives something that is no number.
+    /// The vectors of lines, given to a listener one by one. A line that is empty, too long or no text has none, and
+    /// neither has one for which the model gives something that is NaN.
     ///
     /// # Errors
     /// If the text cannot be read, the model fails, or the listener refuses a vector or wants no more.
@@ -78,11 +78,7 @@ impl Embedder {
         let mut vectors: Vec<f32> = Vec::new();
         let room = sentences.len() * self.dimension;
         vectors.try_reserve_exact(room).map_err(|_| Error::NotAnEncoder {
-            why: format!(
-                "there is no memory for {} vectors of {}",
-                sentences.len(),
-                self.dimension
-            ),
+            why: format!("not enough memory for {} vectors of {}", sentences.len(), self.dimension),
         })?;
         vectors.resize(room, 0.0);
         let bad = window.iter().filter(|(_, read)| read.is_err());
@@ -107,7 +103,7 @@ impl Embedder {
                 Err(why) => Err(why.as_str()),
                 Ok(_) => match vectors.next() {
                     Some(vector) if vector.iter().all(|x| x.is_finite()) => Ok(vector),
-                    _ => Err("the model gave something that is no number"),
+                    _ => Err("the model returned NaN or infinity"),
                 },
             };
             match (&vector, read) {

@@ -4,12 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use polaris_data::Random;
 use polaris_models::bert::{Config, Weights};
-use polaris_onnx::messages::{
-    Attribute, AttributeKind, Dimension, DimensionValue, Graph, Model, Node, OperatorSet, Shape,
-    Tensor, TensorType, Type, TypeValue, ValueInfo,
-};
-use prost::Message;
 use serde_json::{Value, json};
 
 pub const HIDDEN: usize = 12;
@@ -29,14 +25,10 @@ impl Tiny {
     /// `bert`, or another family that is built like it.
     pub fn new(family: &'static str) -> Self {
         let mut tiny = Self { family, weights: BTreeMap::new() };
-        let mut state = 1u64;
-        let mut random = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
+        let mut random = Random::new(&[1]);
         let mut add = |name: &str, shape: &[usize], middle: f32| {
             let count = shape.iter().product();
-            let values = (0..count).map(|_| middle + 0.5 * random()).collect();
+            let values = (0..count).map(|_| middle + random.within(0.5) as f32).collect();
             tiny.weights.insert(name.to_owned(), (shape.to_vec(), values));
         };
         add("embeddings.word_embeddings.weight", &[VOCABULARY, HIDDEN], 0.0);
@@ -101,7 +93,7 @@ impl Tiny {
         let config = Config::read(&own.path().join("config.json")).unwrap();
         let weights = Weights::open(&own.path().join("model.safetensors")).unwrap();
         let model = polaris_models::bert::model(&config, &weights).unwrap();
-        std::fs::write(folder.join("model.onnx"), file(&model)).unwrap();
+        model.save(&folder.join("model.onnx")).unwrap();
     }
 
     /// Letters as tokens: `[CLS]`, the first letter of each word, the others, `[SEP]`.
@@ -231,78 +223,4 @@ pub fn write_tokenizer(folder: &Path) {
                    "max_input_chars_per_word": 100, "vocab": vocabulary },
     });
     std::fs::write(folder.join("tokenizer.json"), file.to_string()).unwrap();
-}
-
-/// A model in memory as a file.
-fn file(model: &polaris_onnx::Model) -> Vec<u8> {
-    let graph = &model.graph;
-    let name = |id: polaris_onnx::ValueId| graph.value(id).name.clone();
-    let names = |ids: &[Option<polaris_onnx::ValueId>]| {
-        ids.iter().map(|id| id.map_or(String::new(), name)).collect()
-    };
-    let attribute = |(name, value): (&str, &polaris_onnx::Attribute)| {
-        let mut message = Attribute { name: name.to_owned(), ..Attribute::default() };
-        message.kind = match value {
-            polaris_onnx::Attribute::Int(i) => {
-                message.i = *i;
-                AttributeKind::Int
-            }
-            polaris_onnx::Attribute::Float(f) => {
-                message.f = *f;
-                AttributeKind::Float
-            }
-            polaris_onnx::Attribute::Ints(ints) => {
-                message.ints.clone_from(ints);
-                AttributeKind::Ints
-            }
-            other => panic!("{other:?}"),
-        } as i32;
-        message
-    };
-    let end = |&id: &polaris_onnx::ValueId| {
-        let Some(polaris_onnx::Type::Tensor(element, Some(dims))) = &graph.value(id).ty else {
-            panic!("an end should have a type")
-        };
-        let dim = |dim: &polaris_onnx::Dim| Dimension {
-            value: Some(match dim.known() {
-                Some(length) => DimensionValue::Value(length as i64),
-                None => DimensionValue::Name(dim.to_string()),
-            }),
-        };
-        let shape = Shape { dim: dims.iter().map(dim).collect() };
-        let tensor = TensorType { elem_type: element.code(), shape: Some(shape) };
-        ValueInfo { name: name(id), ty: Some(Type { value: Some(TypeValue::Tensor(tensor)) }) }
-    };
-    let node = |node: &polaris_onnx::Node| Node {
-        name: node.path.clone(),
-        op_type: node.operator.clone(),
-        input: names(&node.inputs),
-        output: names(&node.outputs),
-        attribute: node.attributes.iter().map(attribute).collect(),
-        ..Node::default()
-    };
-    let constant = |slot: &polaris_onnx::ValueSlot| {
-        let tensor = slot.constant.as_ref()?.tensor().unwrap();
-        Some(Tensor {
-            name: slot.name.clone(),
-            data_type: tensor.element().code(),
-            dims: tensor.shape().iter().map(|&length| length as i64).collect(),
-            raw_data: tensor.bytes().unwrap().clone(),
-            ..Tensor::default()
-        })
-    };
-    let message = Model {
-        ir_version: model.ir_version,
-        graph: Some(Graph {
-            name: "tiny".to_owned(),
-            node: graph.nodes.iter().map(node).collect(),
-            initializer: graph.values.iter().filter_map(constant).collect(),
-            input: graph.inputs.iter().map(end).collect(),
-            output: graph.outputs.iter().map(end).collect(),
-            ..Graph::default()
-        }),
-        opset_import: vec![OperatorSet { domain: String::new(), version: model.opsets[""] }],
-        ..Model::default()
-    };
-    message.encode_to_vec()
 }

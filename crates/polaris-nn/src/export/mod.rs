@@ -5,12 +5,11 @@
 
 mod writer;
 
-pub use writer::{Attribute, Value, Writer};
+pub use polaris_onnx::Attribute;
+pub use writer::{Value, Writer, element};
 
-use polaris_onnx::ElementType;
-use polaris_onnx::messages::{self, DimensionValue, TypeValue};
+use polaris_onnx::{Dim, ElementType, Type};
 use polaris_tensor::no_grad;
-use prost::Message;
 use serde::Serialize;
 
 use crate::models::Model;
@@ -19,10 +18,6 @@ use crate::{Error, Module, Result};
 
 /// The version of operators that models are written in.
 pub const OPSET: i64 = 17;
-/// The version of the format that came with it.
-const IR_VERSION: i64 = 8;
-/// The most bytes that a message of the format can have.
-const MOST_BYTES: usize = i32::MAX as usize;
 
 /// A length: a number, or the name of one that callers choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,20 +47,13 @@ impl End {
         Self { name, element: if tokens { "i64" } else { "f32" }, shape }
     }
 
-    fn message(&self) -> messages::ValueInfo {
-        let dimension = |length: &Length| messages::Dimension {
-            value: Some(match length {
-                Length::Known(length) => DimensionValue::Value(*length as i64),
-                Length::Open(name) => DimensionValue::Name((*name).to_owned()),
-            }),
+    fn ty(&self) -> Type {
+        let dim = |length: &Length| match length {
+            Length::Known(length) => Dim::Known(*length),
+            Length::Open(name) => Dim::Named((*name).to_owned()),
         };
         let element = if self.element == "i64" { ElementType::I64 } else { ElementType::F32 };
-        let shape = messages::Shape { dim: self.shape.iter().map(dimension).collect() };
-        let ty = messages::TensorType { elem_type: element.code(), shape: Some(shape) };
-        messages::ValueInfo {
-            name: self.name.to_owned(),
-            ty: Some(messages::Type { value: Some(TypeValue::Tensor(ty)) }),
-        }
+        Type::tensor(element, self.shape.iter().map(dim))
     }
 }
 
@@ -126,34 +114,22 @@ impl Onnx {
         output: End,
         words: &[(&str, String)],
     ) -> Result<Self> {
-        let mut writer = Writer::new("polaris", &[input.name, output.name]);
+        let mut writer = Writer::new("polaris", &input, &output);
         let x = Value::new(input.name, input.shape.len());
         let last = no_grad(|| model.export(&x, &mut writer))?;
         if last.rank() != output.shape.len() {
             let (found, expected) = (last.rank(), output.shape.len());
             return Err(writer.refusal(format!("it gives {found} axes, not {expected}")));
         }
-        let mut graph = writer.finish(&last, output.name);
-        (graph.input, graph.output) = (vec![input.message()], vec![output.message()]);
-        let entry = |(key, value): &(&str, String)| messages::Entry {
-            key: (*key).to_owned(),
-            value: value.clone(),
-        };
-        let message = messages::Model {
-            ir_version: IR_VERSION,
-            producer_name: "polaris".to_owned(),
-            producer_version: env!("CARGO_PKG_VERSION").to_owned(),
-            graph: Some(graph),
-            opset_import: vec![messages::OperatorSet { domain: String::new(), version: OPSET }],
-            metadata_props: words.iter().map(entry).collect(),
-            ..Default::default()
-        };
-        let bytes = message.encoded_len();
-        if bytes > MOST_BYTES {
-            let layer = "the model".to_owned();
-            let why = format!("it has {bytes} bytes, and a file of ONNX at most {MOST_BYTES}");
-            return Err(Error::NoExport { layer, why });
-        }
-        Ok(Self { bytes: message.encode_to_vec(), input, output })
+        let mut model = writer.finish(&last, &output)?;
+        let entry = |(key, value): &(&str, String)| ((*key).to_owned(), value.clone());
+        model.metadata = words.iter().map(entry).collect();
+        let bytes = model.to_bytes().map_err(|error| refusal(error.to_string()))?;
+        Ok(Self { bytes, input, output })
     }
+}
+
+/// Why a model as a whole cannot be exported.
+fn refusal(why: String) -> Error {
+    Error::NoExport { layer: "the model".to_owned(), why }
 }

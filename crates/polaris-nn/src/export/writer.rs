@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bytes::Bytes;
 use polaris_core::DType;
-use polaris_onnx::ElementType;
-use polaris_onnx::messages::{self, AttributeKind};
+use polaris_onnx::{Attribute, ElementType, GraphBuilder, Model, Tensor as OnnxTensor, ValueId};
 use polaris_tensor::Tensor;
 
+use super::{End, OPSET, refusal};
 use crate::tensors_file::bytes_of;
 use crate::{Error, Module, Parameter, Pass, Result};
 
@@ -40,60 +39,38 @@ impl Value {
     }
 }
 
-/// A parameter of a node.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Attribute {
-    /// An integer.
-    Int(i64),
-    /// Integers.
-    Ints(Vec<i64>),
-    /// A number.
-    Float(f32),
-    /// One number, as a tensor of one element.
-    Element(f32),
+/// One number, as a tensor of one element.
+pub fn element(value: f32) -> Attribute {
+    let tensor = OnnxTensor::new(&[1], vec![value]);
+    Attribute::Tensor(tensor.expect("one element should fit a shape of one"))
 }
 
-impl From<i64> for Attribute {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<Vec<i64>> for Attribute {
-    fn from(values: Vec<i64>) -> Self {
-        Self::Ints(values)
-    }
-}
-
-impl From<&[usize]> for Attribute {
-    fn from(values: &[usize]) -> Self {
-        Self::Ints(values.iter().map(|&value| value as i64).collect())
-    }
-}
-
-impl From<f64> for Attribute {
-    fn from(value: f64) -> Self {
-        Self::Float(value as f32)
-    }
-}
-
-/// A graph that is being written.
-#[derive(Default)]
+/// A graph that is being written, whose values layers know by names.
 pub struct Writer {
     /// The layer that is being written, with a point behind.
     prefix: String,
     names: HashSet<String>,
+    values: HashMap<String, ValueId>,
     /// Constants that are no parameters, by type, shape and elements: one of each is enough.
     constants: HashMap<(ElementType, Vec<usize>, Vec<u8>), String>,
-    graph: messages::Graph,
+    graph: GraphBuilder,
+    /// The first mistake of a layer, told at the end: layers write without asking.
+    mistake: Option<Error>,
 }
 
 impl Writer {
-    /// A graph of this name, in which these names of values are taken.
-    pub(super) fn new(name: &str, taken: &[&str]) -> Self {
-        let names = taken.iter().map(|&name| name.to_owned()).collect();
-        let graph = messages::Graph { name: name.to_owned(), ..Default::default() };
-        Self { names, graph, ..Self::default() }
+    /// A graph of this name between what a model gets and gives.
+    pub(super) fn new(name: &str, input: &End, output: &End) -> Self {
+        let mut graph = GraphBuilder::new(name).opset(OPSET);
+        let x = graph.input_of(input.name, input.ty());
+        Self {
+            prefix: String::new(),
+            names: [input.name, output.name].map(str::to_owned).into(),
+            values: HashMap::from([(input.name.to_owned(), x)]),
+            constants: HashMap::new(),
+            graph,
+            mistake: None,
+        }
     }
 
     /// A layer's result, under the layer's name.
@@ -127,16 +104,26 @@ impl Writer {
         inputs: &[&str],
         attributes: &[(&str, Attribute)],
     ) -> [String; N] {
-        let outputs = [(); N].map(|()| self.unique(operator));
-        self.graph.node.push(messages::Node {
-            input: inputs.iter().map(|&name| name.to_owned()).collect(),
-            output: outputs.to_vec(),
-            name: outputs.first().cloned().unwrap_or_default(),
-            op_type: operator.to_owned(),
-            attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
-            ..Default::default()
-        });
-        outputs
+        let names = [(); N].map(|()| self.unique(operator));
+        let inputs: Vec<Option<ValueId>> =
+            inputs.iter().map(|name| self.operand(operator, name)).collect();
+        let node = self.graph.call(operator, inputs).attributes(attributes.iter().cloned());
+        let node = node.named(names.first().map_or(operator, String::as_str));
+        let outputs: [ValueId; N] = node.outputs();
+        for (name, id) in names.iter().zip(outputs) {
+            self.graph.rename(id, name);
+            self.values.insert(name.clone(), id);
+        }
+        names
+    }
+
+    /// The value of a name; none where an optional one is left out.
+    fn operand(&mut self, operator: &str, name: &str) -> Option<ValueId> {
+        let id = self.values.get(name).copied();
+        if id.is_none() && !name.is_empty() {
+            self.fail(format!("{operator} takes `{name}`, which nothing makes"));
+        }
+        id
     }
 
     /// What layers see of a parameter, in `f32`.
@@ -154,7 +141,7 @@ impl Writer {
     pub fn buffer(&mut self, name: &str, tensor: &Tensor) -> Result<String> {
         let bytes = bytes_of(&tensor.detach().to_dtype(DType::F32)?)?;
         let name = self.unique(name);
-        self.initializer(name.clone(), ElementType::F32, tensor.dims(), bytes);
+        self.initializer(&name, ElementType::F32, tensor.dims(), bytes);
         Ok(name)
     }
 
@@ -189,23 +176,27 @@ impl Writer {
         Error::NoExport { layer, why: why.into() }
     }
 
-    /// The graph, whose last value gets the name of the output.
-    pub(super) fn finish(mut self, last: &Value, output: &str) -> messages::Graph {
-        let made =
-            self.graph.node.iter().any(|node| node.output.iter().any(|name| name == last.name()));
-        // A model without layers gives what it gets.
-        if !made {
-            let name = self.node("Identity", &[last.name()], &[]);
-            return self.finish(&last.like(name), output);
-        }
-        for node in &mut self.graph.node {
-            for name in node.input.iter_mut().chain(&mut node.output) {
-                if name == last.name() {
-                    output.clone_into(name);
-                }
+    /// The model, whose last value gets the name of the output.
+    pub(super) fn finish(mut self, last: &Value, output: &End) -> Result<Model> {
+        let id = self.values.get(last.name()).copied();
+        let made = |id: &ValueId| {
+            self.graph.graph().nodes.iter().any(|node| node.outputs.contains(&Some(*id)))
+        };
+        let id = match id.filter(made) {
+            Some(id) => id,
+            // A model without layers gives what it gets.
+            None => {
+                let name = self.node("Identity", &[last.name()], &[]);
+                self.values[&name]
             }
+        };
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
         }
-        self.graph
+        self.graph.rename(id, output.name);
+        self.graph.declare(id, output.ty());
+        self.graph.output(id);
+        self.graph.build().map_err(|error| refusal(error.to_string()))
     }
 
     fn constant(&mut self, element: ElementType, dims: &[usize], bytes: Vec<u8>) -> String {
@@ -217,13 +208,24 @@ impl Writer {
         let prefix = std::mem::take(&mut self.prefix);
         let name = self.unique("constant");
         self.prefix = prefix;
-        self.initializer(name.clone(), element, dims, key.2.clone());
+        self.initializer(&name, element, dims, key.2.clone());
         self.constants.insert(key, name.clone());
         name
     }
 
-    fn initializer(&mut self, name: String, element: ElementType, dims: &[usize], bytes: Vec<u8>) {
-        self.graph.initializer.push(tensor(name, element, dims, bytes));
+    fn initializer(&mut self, name: &str, element: ElementType, dims: &[usize], bytes: Vec<u8>) {
+        match OnnxTensor::from_bytes(element, dims, bytes.into()) {
+            Ok(tensor) => {
+                let id = self.graph.named_constant(name, tensor);
+                self.values.insert(name.to_owned(), id);
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        let mistake = self.refusal(why);
+        self.mistake.get_or_insert(mistake);
     }
 
     /// A name within the layer that nothing has yet.
@@ -237,38 +239,4 @@ impl Writer {
         self.names.insert(name.clone());
         name
     }
-}
-
-fn tensor(name: String, element: ElementType, dims: &[usize], bytes: Vec<u8>) -> messages::Tensor {
-    messages::Tensor {
-        dims: dims.iter().map(|&length| length as i64).collect(),
-        data_type: element.code(),
-        name,
-        raw_data: Bytes::from(bytes),
-        ..Default::default()
-    }
-}
-
-fn attribute(name: &str, value: &Attribute) -> messages::Attribute {
-    let mut message = messages::Attribute { name: name.to_owned(), ..Default::default() };
-    message.kind = match value {
-        Attribute::Int(value) => {
-            message.i = *value;
-            AttributeKind::Int
-        }
-        Attribute::Ints(values) => {
-            message.ints.clone_from(values);
-            AttributeKind::Ints
-        }
-        Attribute::Float(value) => {
-            message.f = *value;
-            AttributeKind::Float
-        }
-        Attribute::Element(value) => {
-            let bytes = value.to_le_bytes().to_vec();
-            message.t = Some(tensor(String::new(), ElementType::F32, &[1], bytes));
-            AttributeKind::Tensor
-        }
-    } as i32;
-    message
 }

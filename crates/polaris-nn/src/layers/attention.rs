@@ -5,7 +5,7 @@ use polaris_tensor::Tensor;
 
 use super::Linear;
 use super::linear::export_linear;
-use crate::export::{Attribute, Value, Writer};
+use crate::export::{Value, Writer, element};
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// Self-attention with several heads over `[batch, tokens, width]`. Queries, keys and values come
@@ -92,7 +92,7 @@ impl Module for MultiheadAttention {
 /// Scores with minus infinity where a key comes after its query.
 fn hide_later(scores: &str, graph: &mut Writer) -> String {
     let lengths = graph.node("Shape", &[scores], &[("start", 2.into())]);
-    let nothing = [("value", Attribute::Element(f32::NEG_INFINITY))];
+    let nothing = [("value", element(f32::NEG_INFINITY))];
     let mask = graph.node("ConstantOfShape", &[&lengths], &nothing);
     let above = graph.index(1);
     let mask = graph.node("Trilu", &[&mask, &above], &[("upper", 1.into())]);

@@ -17,14 +17,18 @@ pub struct Group {
     pub first_rate: f64,
     /// How strongly they are pulled towards zero.
     pub weight_decay: f64,
-    pub(super) entries: Vec<Entry>,
+    /// The parameters with what is remembered of them.
+    pub entries: Vec<Entry>,
 }
 
 /// A parameter and what the optimiser remembers of it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub struct Entry {
+    /// The parameter's name in the model.
     pub name: String,
+    /// The parameter.
     pub parameter: Parameter,
+    /// Tensors of the parameter's shape by name, such as a velocity; part of checkpoints.
     pub memory: Vec<(&'static str, Tensor)>,
     /// Steps in which it had a gradient.
     pub steps: u64,
@@ -44,7 +48,10 @@ impl Group {
     }
 
     /// Gives each parameter memory that begins as zeros.
-    pub(super) fn remember(&mut self, names: &[&'static str]) -> Result<()> {
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn remember(&mut self, names: &[&'static str]) -> Result<()> {
         for entry in &mut self.entries {
             let zeros = || -> Result<Tensor> { Ok(entry.parameter.tensor().zeros_like()?) };
             entry.memory = names.iter().map(|&name| Ok((name, zeros()?))).collect::<Result<_>>()?;
@@ -52,7 +59,8 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn state(&self) -> Vec<(String, Tensor)> {
+    /// The memory of all parameters by names, sharing the tensors.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
         let of_entry = |entry: &Entry| {
             let memory = entry.memory.iter();
             memory
@@ -63,7 +71,7 @@ impl Group {
     }
 
     /// The entries that have gradients, with these, and a step more; the gradients are forgotten.
-    pub(super) fn due(&mut self) -> impl Iterator<Item = (&Entry, Tensor)> {
+    pub fn due(&mut self) -> impl Iterator<Item = (&Entry, Tensor)> {
         self.entries.iter_mut().filter_map(|entry| {
             let tensor = entry.parameter.tensor();
             let gradient = tensor.grad().filter(|_| !entry.parameter.is_frozen());
@@ -75,14 +83,17 @@ impl Group {
     }
 
     /// Goes on as if so many steps had been taken, and fewer of some parameters.
-    pub(super) fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>) {
+    pub fn set_steps(&mut self, steps: u64, fewer: &BTreeMap<String, u64>) {
         for entry in &mut self.entries {
             entry.steps = fewer.get(&entry.name).copied().unwrap_or(steps);
         }
     }
 }
 
-/// Computes an expression over a tensor itself.
-pub(super) fn change(tensor: &Tensor, expression: &Expression, inputs: &[&Array]) -> Result<()> {
+/// Overwrites a tensor with an expression of arrays, itself among them, in one kernel.
+///
+/// # Errors
+/// If shapes or types do not fit, or a device fails.
+pub fn change(tensor: &Tensor, expression: &Expression, inputs: &[&Array]) -> Result<()> {
     Ok(tensor.update(|array| evaluate_into(expression, inputs, array))?)
 }

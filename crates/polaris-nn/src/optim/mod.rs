@@ -9,7 +9,7 @@ mod sgd;
 
 pub use adam::Adam;
 pub use clip::gradient_norm;
-pub use group::Group;
+pub use group::{Entry, Group, change};
 pub use schedule::{Schedule, Shape};
 pub use sgd::Sgd;
 
@@ -20,6 +20,9 @@ use polaris_tensor::Tensor;
 use crate::{Error, Result};
 
 /// Changes parameters by their gradients.
+///
+/// An optimiser of your own keeps its memory in the groups' entries ([`Group::remember`]) and goes through
+/// [`Group::due`]; checkpoints and resuming then need nothing more. [`Sgd`] is a short one to read.
 pub trait Optimizer: Send {
     /// The groups of parameters, whose rates may be changed.
     fn groups_mut(&mut self) -> &mut [Group];

@@ -1,4 +1,4 @@
-//! Files of a training: checkpoints that hold everything, and models that can be used.
+//! Checkpoints: files that hold everything a training needs to go on.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,10 @@ use polaris_runtime::DeviceRef;
 use polaris_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::config::Config;
-use super::data::Task;
-use crate::checksum;
-use crate::models::Ends;
+use super::about::{About, MODEL, PROGRESS, check_format, json};
 use crate::optim::Optimizer;
-use crate::tensors_file::{self, Contents, Metadata};
-use crate::{Error, Init, LossScale, Module, Result, load_state, state};
+use crate::tensors_file;
+use crate::{Error, LossScale, Module, Result, load_state, state};
 
 /// How far a training is.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -35,16 +32,10 @@ pub struct Progress {
 /// A file from which a training goes on as if nothing had been.
 pub struct Checkpoint;
 
-/// Under these names the tensors and metadata are found in the file.
-const MODEL: &str = "model.";
+/// Under these names the tensors and metadata are found in the file, besides those of `about.rs`.
 const OPTIMIZER: &str = "optimizer.";
-const PROGRESS: &str = "polaris.progress";
 const STEPS: &str = "polaris.optimizer_steps";
-const ABOUT: &str = "polaris.model";
 const PARAMETER_STEPS: &str = "polaris.parameter_steps";
-const FORMAT: &str = "polaris.format";
-/// Files of the first format have no checksum; those of this one must have one.
-const OURS: &str = "2";
 
 impl Checkpoint {
     /// Writes all of it, whole or not at all.
@@ -56,7 +47,7 @@ impl Checkpoint {
         model: &dyn Module,
         optimizer: &dyn Optimizer,
         progress: &Progress,
-        about: &ModelFile,
+        about: &About,
     ) -> Result<()> {
         let named = |prefix: &'static str| {
             move |(name, tensor): (String, Tensor)| (format!("{prefix}{name}"), tensor)
@@ -64,12 +55,9 @@ impl Checkpoint {
         let tensors: Vec<(String, Tensor)> = (state(model).into_iter().map(named(MODEL)))
             .chain(optimizer.state().into_iter().map(named(OPTIMIZER)))
             .collect();
-        let mut metadata = Metadata::from([
-            (FORMAT.to_owned(), OURS.to_owned()),
-            (PROGRESS.to_owned(), json(path, progress)?),
-            (STEPS.to_owned(), optimizer.steps().to_string()),
-            (ABOUT.to_owned(), json(path, about)?),
-        ]);
+        let mut metadata = about.metadata(path)?;
+        metadata.insert(PROGRESS.to_owned(), json(path, progress)?);
+        metadata.insert(STEPS.to_owned(), optimizer.steps().to_string());
         let fewer = optimizer.fewer_steps();
         if !fewer.is_empty() {
             metadata.insert(PARAMETER_STEPS.to_owned(), json(path, &fewer)?);
@@ -77,19 +65,24 @@ impl Checkpoint {
         tensors_file::write(path, &tensors, &metadata)
     }
 
-    /// Reads a file into a model and an optimiser.
+    /// Reads a file into a model and an optimiser. With `now`, it must be of that training.
     ///
     /// # Errors
-    /// If the file cannot be read, or belongs to another model or optimiser.
+    /// If the file cannot be read, or belongs to another model, optimiser or training.
     pub fn load(
         path: &Path,
         device: &DeviceRef,
         model: &dyn Module,
         optimizer: &mut dyn Optimizer,
+        now: Option<&About>,
     ) -> Result<Progress> {
         let (tensors, metadata) = tensors_file::read(path, device)?;
         check_format(path, &metadata)?;
         let no_checkpoint = || Error::file(path, "this is no checkpoint of a training");
+        if let Some(now) = now {
+            let before = About::of(path, &metadata)?.ok_or_else(no_checkpoint)?;
+            before.check_same(now, path)?;
+        }
         let progress = metadata.get(PROGRESS).ok_or_else(no_checkpoint)?;
         let progress = serde_json::from_str(progress).map_err(|error| Error::file(path, error))?;
         let steps = metadata.get(STEPS).and_then(|steps| steps.parse().ok());
@@ -120,15 +113,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn config(path: &Path) -> Result<Config> {
+    pub fn about(path: &Path) -> Result<About> {
         let metadata = tensors_file::read_metadata(path)?;
         check_format(path, &metadata)?;
-        let about = metadata
-            .get(ABOUT)
-            .ok_or_else(|| Error::file(path, "this is no checkpoint of a training"))?;
-        let about: ModelFile =
-            serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
-        Ok(about.config)
+        About::of(path, &metadata)?
+            .ok_or_else(|| Error::file(path, "this is no checkpoint of a training"))
     }
 
     /// The newest checkpoint of a folder that is not damaged, and the training it belongs to. A damaged one is
@@ -136,11 +125,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If there are checkpoints and none of them can be read: what is wrong with the newest.
-    pub fn newest(folder: &Path) -> Result<Option<(PathBuf, Config)>> {
+    pub fn newest(folder: &Path) -> Result<Option<(PathBuf, About)>> {
         let mut newest = None;
         for path in Self::list(folder).into_iter().rev() {
-            match Self::config(&path) {
-                Ok(config) => return Ok(Some((path, config))),
+            match Self::about(&path) {
+                Ok(about) => return Ok(Some((path, about))),
                 Err(error) => {
                     log::warn!("{error}; it is passed over");
                     newest.get_or_insert(error);
@@ -177,110 +166,4 @@ impl Checkpoint {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-/// What a model's file says about it, so that it can be used without anything else.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelFile {
-    /// The training it comes from.
-    pub config: Config,
-    /// What it predicts.
-    pub task: Task,
-    /// The dimensions of an example.
-    pub input: Vec<usize>,
-    /// Classes, numbers or tokens.
-    pub outputs: usize,
-    /// Names of the classes.
-    pub classes: Vec<String>,
-    /// The tokenizer's own file, if the model reads tokens that are not bytes.
-    #[serde(default)]
-    pub tokenizer: Option<String>,
-}
-
-impl ModelFile {
-    /// Writes the state of a model with what is known about it.
-    ///
-    /// # Errors
-    /// If the disk is full or the place cannot be written.
-    pub fn save(&self, path: &Path, model: &dyn Module) -> Result<()> {
-        let metadata = Metadata::from([
-            (FORMAT.to_owned(), OURS.to_owned()),
-            (ABOUT.to_owned(), json(path, self)?),
-        ]);
-        tensors_file::write(path, &state(model), &metadata)
-    }
-
-    /// Reads a model, from its own file or from a checkpoint.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is not one of ours.
-    pub fn load(path: &Path, device: &DeviceRef) -> Result<(Self, Box<dyn Module>)> {
-        Self::build(path, tensors_file::read(path, device)?, device)
-    }
-
-    /// As [`load`](Self::load), from the bytes of a file; its path is for messages.
-    ///
-    /// # Errors
-    /// As for [`load`](Self::load).
-    pub fn decode(
-        path: &Path,
-        bytes: &[u8],
-        device: &DeviceRef,
-    ) -> Result<(Self, Box<dyn Module>)> {
-        Self::build(path, tensors_file::decode(path, bytes, device)?, device)
-    }
-
-    fn build(
-        path: &Path,
-        (mut tensors, metadata): Contents,
-        device: &DeviceRef,
-    ) -> Result<(Self, Box<dyn Module>)> {
-        check_format(path, &metadata)?;
-        let about = metadata.get(ABOUT).ok_or_else(|| {
-            Error::file(
-                path,
-                "this file does not say which model it is: it is not of `polaris train`",
-            )
-        })?;
-        let about: Self = serde_json::from_str(about).map_err(|error| Error::file(path, error))?;
-        if metadata.contains_key(PROGRESS) {
-            let of_model = tensors.into_iter().filter_map(|(name, tensor)| {
-                name.strip_prefix(MODEL).map(|name| (name.to_owned(), tensor))
-            });
-            tensors = of_model.collect();
-        }
-        let ends = Ends { input: about.input.clone(), outputs: about.outputs };
-        // Before anything of the size that the file claims is made.
-        let there: usize = tensors.values().map(Tensor::elements).sum();
-        let claimed = about.config.model.least_parameters(&ends);
-        let fits = claimed.is_some_and(|claimed| claimed <= there);
-        if !fits || (about.task == Task::Classes && about.classes.len() != about.outputs) {
-            let why = "its tensors are not those of the model that it describes";
-            return Err(Error::file(path, why));
-        }
-        let with_path = |error| match error {
-            Error::WrongState { what } => Error::file(path, what),
-            other => other,
-        };
-        let model = about.config.model.build(&ends, &mut Init::new(device, 0))?;
-        load_state(&*model, &tensors).map_err(with_path)?;
-        Ok((about, model))
-    }
-}
-
-fn check_format(path: &Path, metadata: &Metadata) -> Result<()> {
-    match metadata.get(FORMAT).map(String::as_str) {
-        Some(OURS) if !metadata.contains_key(checksum::KEY) => {
-            Err(Error::file(path, "it is damaged: its checksum is missing; take another copy"))
-        }
-        None | Some(OURS | "1") => Ok(()),
-        Some(found) => {
-            let why = format!("it is of format {found}, and this version reads 1 and {OURS}");
-            Err(Error::file(path, why))
-        }
-    }
-}
-
-fn json(path: &Path, value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::file(path, error))
 }

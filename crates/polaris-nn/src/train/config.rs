@@ -1,15 +1,16 @@
 //! What a training is: model, data, optimiser and schedule in one description.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::{Loop, Optim, Precision, Settings, first_wrong, is_size};
 use super::sources::check_used;
-use crate::models::Model;
+use crate::models::{Mlp, Model};
 use crate::optim::Schedule;
 use crate::{Error, Result};
 
-/// A training, as one file describes it.
+/// A training, as one file describes it: by default an MLP on the built-in digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -65,7 +66,7 @@ pub enum Target {
 pub struct Data {
     /// Where it comes from.
     pub source: Source,
-    /// The file or folder; relative paths are relative to the configuration.
+    /// The file or folder; in a file of a configuration, relative paths are relative to that file.
     #[serde(default)]
     pub path: Option<PathBuf>,
     /// The labels, where they are a file of their own (idx).
@@ -112,6 +113,30 @@ pub struct Data {
     pub flip: bool,
 }
 
+impl Data {
+    /// A source, with defaults for everything else.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            path: None,
+            labels: None,
+            target: None,
+            inputs: None,
+            target_is: Target::default(),
+            dims: None,
+            scale: None,
+            validation: a_fifth(),
+            context: default_context(),
+            tokenizer: bytes(),
+            shift: 0,
+            rotate: 0.0,
+            zoom: 0.0,
+            noise: 0.0,
+            flip: false,
+        }
+    }
+}
+
 fn a_fifth() -> f64 {
     0.2
 }
@@ -124,69 +149,8 @@ pub(super) fn bytes() -> String {
     "bytes".to_owned()
 }
 
-/// Which optimiser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OptimKind {
-    /// Gradient descent.
-    Sgd,
-    /// Adam.
-    Adam,
-    /// Adam with decoupled weight decay.
-    #[default]
-    Adamw,
-}
-
-/// How parameters follow their gradients.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Optim {
-    /// Which optimiser.
-    pub kind: OptimKind,
-    /// The rate.
-    pub lr: f64,
-    /// What is kept of the last step (sgd).
-    pub momentum: f64,
-    /// Whether the step looks ahead (sgd).
-    pub nesterov: bool,
-    /// How strongly parameters are pulled towards zero; otherwise 0.01 for adamw and 0 for the others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight_decay: Option<f64>,
-    /// What is kept of the means (adam).
-    pub betas: [f64; 2],
-    /// What keeps a division from exploding (adam).
-    pub eps: f64,
-    /// The largest length of all gradients together; 0 for any.
-    pub clip: f64,
-}
-
-impl Default for Optim {
-    fn default() -> Self {
-        Self {
-            kind: OptimKind::Adamw,
-            lr: 1e-3,
-            momentum: 0.0,
-            nesterov: false,
-            weight_decay: None,
-            betas: [0.9, 0.999],
-            eps: 1e-8,
-            clip: 0.0,
-        }
-    }
-}
-
-/// The type that layers compute in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// Single precision.
-    #[default]
-    F32,
-    /// Half precision, with parameters of single precision and a scaled loss.
-    F16,
-}
-
-/// The loop.
+/// The loop, and what a configuration says about batches, loss and device; [`Loop`] says what a field is that
+/// both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Train {
@@ -216,24 +180,62 @@ pub struct Train {
 
 impl Default for Train {
     fn default() -> Self {
+        let Loop {
+            epochs,
+            steps,
+            seed,
+            precision,
+            evaluate_every,
+            checkpoint_every,
+            keep,
+            patience,
+        } = Loop::default();
         Self {
-            epochs: 10,
-            steps: 0,
+            epochs,
+            steps,
             batch: 64,
-            seed: 0,
+            seed,
             device: "cpu".to_owned(),
-            precision: Precision::F32,
+            precision,
             smoothing: 0.0,
-            evaluate_every: 0,
-            checkpoint_every: 0,
-            keep: 3,
-            patience: 0,
+            evaluate_every,
+            checkpoint_every,
+            keep,
+            patience,
         }
     }
 }
 
-fn is_size(number: f64) -> bool {
-    number.is_finite() && number >= 0.0
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: Model::Mlp(Mlp::default()),
+            data: Data::new(Source::Digits),
+            optim: Optim::default(),
+            schedule: Schedule::default(),
+            train: Train::default(),
+        }
+    }
+}
+
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        let train = &config.train;
+        Self {
+            optim: config.optim.clone(),
+            schedule: config.schedule,
+            train: Loop {
+                epochs: train.epochs,
+                steps: train.steps,
+                seed: train.seed,
+                precision: train.precision,
+                evaluate_every: train.evaluate_every,
+                checkpoint_every: train.checkpoint_every,
+                keep: train.keep,
+                patience: train.patience,
+            },
+        }
+    }
 }
 
 impl Config {
@@ -242,58 +244,40 @@ impl Config {
     /// # Errors
     /// If a number makes no sense, with what would.
     pub fn check(&self) -> Result<()> {
-        let wrong = [
-            (self.train.batch == 0, "train.batch must be at least 1"),
-            (self.train.keep == 0, "train.keep must be at least 1: the last checkpoint is needed"),
+        let Self { data, train, .. } = self;
+        Settings::from(self).check()?;
+        first_wrong(&[
+            (train.batch == 0, "train.batch must be at least 1"),
             (
-                self.train.epochs == 0 && self.train.steps == 0,
-                "train.epochs or train.steps must be at least 1",
-            ),
-            (!(self.optim.lr > 0.0 && self.optim.lr.is_finite()), "optim.lr must be above 0"),
-            (!is_size(self.optim.clip), "optim.clip must be a number from 0 on"),
-            (!is_size(self.optim.eps), "optim.eps must be a number from 0 on"),
-            (
-                self.optim.weight_decay.is_some_and(|decay| !is_size(decay)),
-                "optim.weight_decay must be a number from 0 on",
-            ),
-            (
-                !(0.0..1.0).contains(&self.optim.momentum),
-                "optim.momentum must be a part from 0 to below 1",
-            ),
-            (
-                self.optim.betas.iter().any(|beta| !(0.0..1.0).contains(beta)),
-                "optim.betas must be parts from 0 to below 1",
-            ),
-            (
-                !(0.0..=1.0).contains(&self.schedule.floor),
-                "schedule.floor must be a part from 0 to 1",
-            ),
-            (
-                self.schedule.every == 0 || !(0.0..=1.0).contains(&self.schedule.factor),
-                "schedule.every must be at least 1, schedule.factor a part from 0 to 1",
-            ),
-            (
-                [self.data.rotate, self.data.zoom, self.data.noise]
-                    .iter()
-                    .any(|&size| !is_size(size.into())),
+                [data.rotate, data.zoom, data.noise].iter().any(|&size| !is_size(size.into())),
                 "data.rotate, data.zoom and data.noise must be numbers from 0 on",
             ),
+            (data.scale.is_some_and(|scale| !scale.is_finite()), "data.scale must be a number"),
             (
-                self.data.scale.is_some_and(|scale| !scale.is_finite()),
-                "data.scale must be a number",
-            ),
-            (
-                !(0.0..1.0).contains(&self.data.validation),
+                !(0.0..1.0).contains(&data.validation),
                 "data.validation must be a part from 0 to below 1",
             ),
-            (
-                !(0.0..=1.0).contains(&self.train.smoothing),
-                "train.smoothing must be a part from 0 to 1",
-            ),
-        ];
-        match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
-            Some((_, what)) => Err(Error::invalid(*what)),
-            None => check_used(&self.data),
+            (!(0.0..=1.0).contains(&train.smoothing), "train.smoothing must be a part from 0 to 1"),
+        ])?;
+        check_used(data)
+    }
+
+    /// Makes its paths absolute, so that a model's file finds its data again from wherever it is used. Relative
+    /// ones are relative to a folder.
+    ///
+    /// # Errors
+    /// `File` if a path is empty, or the current folder is gone.
+    pub fn resolve_paths(&mut self, folder: &Path) -> Result<()> {
+        let absolute = |path: &Path| {
+            std::path::absolute(folder.join(path)).map_err(|error| Error::file(path, error))
+        };
+        let Data { path, labels, tokenizer, .. } = &mut self.data;
+        for path in [path, labels].into_iter().flatten() {
+            *path = absolute(path)?;
         }
+        if *tokenizer != bytes() {
+            *tokenizer = absolute(Path::new(tokenizer))?.to_string_lossy().into_owned();
+        }
+        Ok(())
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polaris_data::{
-    ArrayDataset, ArrayOptions, Augment, Bpe, Bytes, CsvOptions, Dataset, Loader, LoaderOptions,
+    ArrayDataset, ArrayOptions, Augment, Bytes, CsvOptions, Dataset, Loader, LoaderOptions,
     TextDataset, Tokenizer, sequential_split, stratified_split,
 };
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::ModelFile;
+use super::about::ModelFile;
 use super::config::{Config, Data, Source, Target};
 use crate::models::Ends;
 use crate::{Error, Result};
@@ -59,19 +59,19 @@ impl Splits {
 /// Batches that are made ahead.
 const AHEAD: usize = 4;
 
-/// Reads the data of a configuration. Relative paths are relative to a folder. For a model that is there,
-/// classes and tokens have its numbers.
+/// Reads the data of a configuration. For a model that is there, classes and tokens have its numbers.
 ///
 /// # Errors
-/// If something is missing or cannot be read, with file, line and reason.
-pub fn load_data(config: &Config, folder: &Path, model: Option<&ModelFile>) -> Result<Splits> {
+/// If something is missing or cannot be read, with file, line and reason; `InvalidParameter` if the data are not
+/// of the kind and the sizes of the model that is there.
+pub fn load_data(config: &Config, model: Option<&ModelFile>) -> Result<Splits> {
     let data = &config.data;
     let words = match model {
         Some(model) if model.task == Task::Tokens => Some(Words::new(model.tokenizer.clone())?),
-        _ => words(data, folder)?,
+        _ => words(data)?,
     };
     let classes = model.map(|model| model.classes.clone()).filter(|classes| !classes.is_empty());
-    let dataset = dataset(data, folder, words.as_ref(), classes)?;
+    let dataset = dataset(data, words.as_ref(), classes)?;
     let parts = [1.0 - data.validation, data.validation];
     let parts = if data.validation == 0.0 { &parts[..1] } else { &parts[..] };
     let task = match data.source {
@@ -105,7 +105,7 @@ pub fn load_data(config: &Config, folder: &Path, model: Option<&ModelFile>) -> R
         augment,
         prefetch: AHEAD,
     };
-    Ok(Splits {
+    let splits = Splits {
         task,
         ends: Ends { input: dataset.input().dims.clone(), outputs },
         classes: dataset.classes().to_vec(),
@@ -115,18 +115,36 @@ pub fn load_data(config: &Config, folder: &Path, model: Option<&ModelFile>) -> R
             true => None,
             false => Some(Loader::new(dataset, validation, options(Vec::new(), false))?),
         },
-    })
+    };
+    model.map_or(Ok(()), |model| check_fits(config, &splits, model))?;
+    Ok(splits)
+}
+
+/// Checks that a model can be tested with data.
+fn check_fits(config: &Config, data: &Splits, model: &ModelFile) -> Result<()> {
+    if data.task != model.task || config.model != model.config.model {
+        return Err(Error::invalid(
+            "a model is tested for what it learned: only values of [data] and [train] can be set",
+        ));
+    }
+    let Ends { input, outputs } = &data.ends;
+    if *outputs != model.outputs || *input != model.input {
+        return Err(Error::invalid(format!(
+            "the data have examples of {input:?} and {outputs} outputs, the model {:?} and {}",
+            model.input, model.outputs
+        )));
+    }
+    Ok(())
 }
 
 fn dataset(
     data: &Data,
-    folder: &Path,
     words: Option<&Words>,
     classes: Option<Vec<String>>,
 ) -> Result<Arc<dyn Dataset>> {
-    let path = || match &data.path {
-        Some(path) => Ok(folder.join(path)),
-        None => Err(Error::invalid(format!("data.path is missing for {:?}", data.source))),
+    let path = || {
+        let missing = || Error::invalid(format!("data.path is missing for {:?}", data.source));
+        data.path.as_deref().ok_or_else(missing)
     };
     let target = match data.target_is {
         Target::Classes => polaris_data::Target::Class,
@@ -163,11 +181,10 @@ fn dataset(
             let labels = data.labels.as_ref().ok_or_else(|| {
                 Error::invalid("data.labels is missing: the file of labels beside data.path")
             })?;
-            ArrayDataset::from_idx(path()?, folder.join(labels), &arrays)?
+            ArrayDataset::from_idx(path()?, labels, &arrays)?
         }
         Source::Images => {
-            let images = polaris_data::ImageOptions { classes, ..image_options(data)? };
-            return Ok(Arc::new(polaris_data::ImageFolder::open(path()?, images)?));
+            return image_folder(data, path()?, classes);
         }
         Source::Text | Source::Sample => {
             let tokenizer = words.map_or(&Bytes as &dyn Tokenizer, |words| &*words.tokenizer);
@@ -201,7 +218,7 @@ impl Words {
     /// If the file makes no sense.
     pub fn new(json: Option<String>) -> Result<Self> {
         let tokenizer: Box<dyn Tokenizer> = match &json {
-            Some(json) => Box::new(Bpe::from_json(json.as_bytes())?),
+            Some(json) => bpe(json)?,
             None => Box::new(Bytes),
         };
         Ok(Self { tokenizer, json })
@@ -209,24 +226,62 @@ impl Words {
 }
 
 /// The tokenizer of a text.
-fn words(data: &Data, folder: &Path) -> Result<Option<Words>> {
+fn words(data: &Data) -> Result<Option<Words>> {
     if !matches!(data.source, Source::Text | Source::Sample) {
         return Ok(None);
     }
     if data.tokenizer == "bytes" {
         return Words::new(None).map(Some);
     }
-    let path = folder.join(&data.tokenizer);
-    let json = polaris_data::read_tokenizer(&path)?;
-    Words::new(Some(json)).map(Some)
+    Words::new(Some(tokenizer_file(Path::new(&data.tokenizer))?)).map(Some)
 }
 
-fn image_options(data: &Data) -> Result<polaris_data::ImageOptions> {
+#[cfg(feature = "text")]
+fn tokenizer_file(path: &Path) -> Result<String> {
+    Ok(polaris_data::read_tokenizer(path)?)
+}
+
+#[cfg(not(feature = "text"))]
+fn tokenizer_file(_: &Path) -> Result<String> {
+    Err(without("a tokenizer in a file", "text"))
+}
+
+#[cfg(feature = "text")]
+fn bpe(json: &str) -> Result<Box<dyn Tokenizer>> {
+    Ok(Box::new(polaris_data::Bpe::from_json(json.as_bytes())?))
+}
+
+#[cfg(not(feature = "text"))]
+fn bpe(_: &str) -> Result<Box<dyn Tokenizer>> {
+    Err(without("a tokenizer in a file", "text"))
+}
+
+/// What this build leaves out.
+#[cfg(not(all(feature = "text", feature = "image")))]
+fn without(what: &str, feature: &str) -> Error {
+    Error::invalid(format!(
+        "{what} needs the feature `{feature}`, which this build was made without"
+    ))
+}
+
+#[cfg(not(feature = "image"))]
+fn image_folder(_: &Data, _: &Path, _: Option<Vec<String>>) -> Result<Arc<dyn Dataset>> {
+    Err(without("a folder of images", "image"))
+}
+
+#[cfg(feature = "image")]
+fn image_folder(
+    data: &Data,
+    path: &Path,
+    classes: Option<Vec<String>>,
+) -> Result<Arc<dyn Dataset>> {
     let Some(&[channels, height, width]) = data.dims.as_deref() else {
         let what = "data.dims is missing for images: [channels, rows, columns] to resize them to";
         return Err(Error::invalid(what));
     };
-    Ok(polaris_data::ImageOptions::new(height, width, channels))
+    let options = polaris_data::ImageOptions::new(height, width, channels);
+    let options = polaris_data::ImageOptions { classes, ..options };
+    Ok(Arc::new(polaris_data::ImageFolder::open(path, options)?))
 }
 
 fn augment(data: &Data) -> Vec<Augment> {

@@ -26,13 +26,14 @@ impl RunFolder {
     /// `FolderInUse` if another training writes to it; `File` if it cannot be made or written.
     pub fn open(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path).map_err(|error| {
-            Error::file(path, format!("this folder cannot be made: {error}; name another one"))
+            let why = format!("this folder cannot be made: {error}; name another one");
+            Error::io_in_words(path, &error, why)
         })?;
         let lock = match FileLock::try_now(&path.join(LOCK)) {
             Ok(Some(lock)) => Some(lock),
             Ok(None) => return Err(Error::FolderInUse { path: path.to_owned() }),
             Err(error) if error.kind() == ErrorKind::Unsupported => None,
-            Err(error) => return Err(Error::file(path.join(LOCK), error)),
+            Err(error) => return Err(Error::io(path.join(LOCK), &error)),
         };
         let folder = Self { path: path.to_owned(), _lock: lock };
         polaris_files::remove_unfinished(path);

@@ -33,7 +33,7 @@ impl Log {
             write_atomically(path, kept.as_bytes())?;
         }
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        Ok(Self { path: path.to_owned(), file: file.map_err(|error| Error::file(path, error))? })
+        Ok(Self { path: path.to_owned(), file: file.map_err(|error| Error::io(path, &error))? })
     }
 
     /// Appends an event.
@@ -43,7 +43,7 @@ impl Log {
     pub fn write(&mut self, event: &Event) -> Result<()> {
         let line = serde_json::to_string(event).map_err(|error| Error::file(&self.path, error))?;
         let line = line + "\n";
-        self.file.write_all(line.as_bytes()).map_err(|error| Error::file(&self.path, error))
+        self.file.write_all(line.as_bytes()).map_err(|error| Error::io(&self.path, &error))
     }
 }
 
@@ -59,7 +59,7 @@ fn read_text(path: &Path) -> Result<String> {
     match polaris_files::read_text(path, LARGEST) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(Error::file(path, error)),
+        Err(error) => Err(Error::io(path, &error)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop over epochs and batches, with evaluations and checkpoints.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -53,14 +54,16 @@ pub enum Event {
     },
 }
 
-/// Sees what happens, and may end it.
+/// Sees what happens; a closure does, too. Whether to stop is asked of
+/// [`Trainer::set_cancellation`]'s token.
 pub trait Listener {
     /// Something happened.
     fn event(&mut self, event: &Event);
+}
 
-    /// Whether to stop, with a checkpoint, before the next step.
-    fn should_stop(&self) -> bool {
-        false
+impl<F: FnMut(&Event)> Listener for F {
+    fn event(&mut self, event: &Event) {
+        self(event);
     }
 }
 
@@ -71,33 +74,36 @@ pub enum Ending {
     Finished,
     /// Evaluations made no progress any more.
     Stale,
-    /// The listener wanted it; the checkpoint to go on from.
+    /// It was cancelled; the checkpoint to go on from.
     Stopped(PathBuf),
 }
 
-/// Trains to the end. The folder gets `log.jsonl`, `checkpoints/`, and the best model as
-/// `model.safetensors`.
-///
-/// # Errors
-/// What a step, an evaluation or a checkpoint says; checkpoints that were written stay.
-pub fn run(
-    trainer: &mut Trainer,
-    folder: &RunFolder,
-    listener: &mut dyn Listener,
-) -> Result<Ending> {
-    let mut run = Run {
-        log: Log::open(&folder.path().join("log.jsonl"), trainer.progress.step)?,
-        checkpoints: folder.checkpoints(),
-        model: folder.path().join("model.safetensors"),
-        trainer,
-        listener,
-    };
-    let ending = run.epochs()?;
-    // Without data to judge by, the last model is the best.
-    if run.trainer.progress.best.is_none() {
-        run.trainer.model_file().save(&run.model, &*run.trainer.model)?;
+impl Trainer {
+    /// Trains to the end. The folder gets `log.jsonl`, `checkpoints/`, and the best model as
+    /// `model.safetensors`.
+    ///
+    /// # Errors
+    /// `FolderHasTraining` if the folder holds another training and this one was not resumed; what a step, an
+    /// evaluation or a checkpoint says. Checkpoints that were written stay.
+    pub fn run(&mut self, folder: &RunFolder, listener: &mut dyn Listener) -> Result<Ending> {
+        let obstacle = RunFolder::obstacle(folder.path()).filter(|_| self.is_new());
+        if let Some(file) = obstacle {
+            return Err(Error::FolderHasTraining { path: folder.path().to_owned(), file });
+        }
+        let mut run = Run {
+            log: Log::open(&folder.path().join("log.jsonl"), self.progress.step)?,
+            checkpoints: folder.checkpoints(),
+            model: folder.path().join("model.safetensors"),
+            trainer: self,
+            listener,
+        };
+        let ending = run.epochs()?;
+        // Without data to judge by, the last model is the best.
+        if run.trainer.progress.best.is_none() {
+            run.trainer.about.save_model(&run.model, &*run.trainer.model)?;
+        }
+        Ok(ending)
     }
-    Ok(ending)
 }
 
 struct Run<'a> {
@@ -111,69 +117,65 @@ struct Run<'a> {
 impl Run<'_> {
     fn epochs(&mut self) -> Result<Ending> {
         let total = self.trainer.total_steps();
-        let patience = self.trainer.config.train.patience;
         while self.trainer.progress.step < total {
-            let progress = &self.trainer.progress;
-            let batches = self.trainer.data.train.epoch(progress.epoch, progress.batch);
-            let mut since = Instant::now();
-            for batch in batches {
-                if patience > 0 && self.trainer.progress.stale >= patience {
-                    self.save()?;
-                    return Ok(Ending::Stale);
-                }
-                if self.listener.should_stop() {
-                    return Ok(Ending::Stopped(self.save()?));
-                }
-                let batch = batch?;
-                let loss = self.trainer.step(&batch)?;
-                let ends_epoch = self.advance();
-                let progress = self.trainer.progress;
-                let seconds = since.elapsed().as_secs_f64();
-                since = Instant::now();
-                self.tell(Event::Step {
-                    step: progress.step,
-                    epoch: progress.epoch,
-                    loss,
-                    rate: self.trainer.optimizer.groups()[0].rate,
-                    examples: batch.size,
-                    seconds,
-                })?;
-                let train = &self.trainer.config.train;
-                let last = progress.step == total;
-                let due = |every: u64| match every {
-                    0 => ends_epoch || last,
-                    every => progress.step.is_multiple_of(every) || last,
-                };
-                let evaluate = due(train.evaluate_every);
-                // A model that is written without any checkpoint would stand against beginning again.
-                let save = due(train.checkpoint_every)
-                    || (evaluate && Checkpoint::list(&self.checkpoints).is_empty());
-                if evaluate {
-                    self.evaluate()?;
-                    since = Instant::now();
-                }
-                if save {
-                    self.save()?;
-                }
-                if last {
-                    break;
-                }
+            if let Some(ending) = self.epoch(total)? {
+                return Ok(ending);
             }
         }
         Ok(Ending::Finished)
     }
 
-    /// Counts a step, and says whether it was the last of its epoch.
-    fn advance(&mut self) -> bool {
-        let batches = self.trainer.data.train.batches();
-        let progress = &mut self.trainer.progress;
-        progress.step += 1;
-        progress.batch += 1;
-        let ends = progress.batch == batches;
-        if ends {
-            (progress.epoch, progress.batch) = (progress.epoch + 1, 0);
+    /// The rest of an epoch, or of the training.
+    fn epoch(&mut self, total: u64) -> Result<Option<Ending>> {
+        let begin = self.trainer.progress;
+        // The source lends its batches while steps change the rest of the trainer.
+        let source = Arc::clone(&self.trainer.train);
+        let mut since = Instant::now();
+        for batch in source.epoch(begin.epoch, begin.batch) {
+            let patience = self.trainer.settings.train.patience;
+            if patience > 0 && self.trainer.progress.stale >= patience {
+                self.save()?;
+                return Ok(Some(Ending::Stale));
+            }
+            if self.trainer.cancellation.is_cancelled() {
+                return Ok(Some(Ending::Stopped(self.save()?)));
+            }
+            let batch = batch?;
+            let loss = self.trainer.step(&batch)?;
+            let progress = self.trainer.progress;
+            let seconds = since.elapsed().as_secs_f64();
+            since = Instant::now();
+            self.tell(Event::Step {
+                step: progress.step,
+                epoch: progress.epoch,
+                loss,
+                rate: self.trainer.optimizer.groups().first().map_or(0.0, |group| group.rate),
+                examples: batch.size,
+                seconds,
+            })?;
+            let train = &self.trainer.settings.train;
+            let (ends_epoch, last) = (progress.batch == 0, progress.step == total);
+            let due = |every: u64| match every {
+                0 => ends_epoch || last,
+                every => progress.step.is_multiple_of(every) || last,
+            };
+            let evaluate = due(train.evaluate_every);
+            // A model that is written without any checkpoint would stand against beginning again.
+            let save = due(train.checkpoint_every)
+                || (evaluate && Checkpoint::list(&self.checkpoints).is_empty());
+            if evaluate {
+                self.evaluate()?;
+                since = Instant::now();
+            }
+            if save {
+                self.save()?;
+            }
+            if ends_epoch || last {
+                return Ok(None);
+            }
         }
-        ends
+        let (promised, progress) = (self.trainer.train.batches(), self.trainer.progress);
+        Err(Error::MissingBatch { promised, missing: progress.batch, epoch: progress.epoch })
     }
 
     fn evaluate(&mut self) -> Result<()> {
@@ -190,7 +192,7 @@ impl Run<'_> {
         }
         let (step, epoch) = (progress.step, progress.epoch);
         if best {
-            self.trainer.model_file().save(&self.model, &*self.trainer.model)?;
+            self.trainer.about.save_model(&self.model, &*self.trainer.model)?;
         }
         let (loss, accuracy) = (found.loss, found.accuracy);
         self.tell(Event::Evaluated { step, epoch, loss, accuracy, best })
@@ -202,11 +204,10 @@ impl Run<'_> {
             let step = self.trainer.progress.step;
             return Err(Error::NotFinite { loss: f64::NAN, step, origin });
         }
-        let Trainer { model, optimizer, progress, config, .. } = &*self.trainer;
+        let Trainer { model, optimizer, progress, settings, about, .. } = &*self.trainer;
         let path = Checkpoint::path(&self.checkpoints, progress.step);
-        let about = self.trainer.model_file();
-        Checkpoint::save(&path, &**model, &**optimizer, progress, &about)?;
-        Checkpoint::prune(&self.checkpoints, config.train.keep);
+        Checkpoint::save(&path, &**model, &**optimizer, progress, about)?;
+        Checkpoint::prune(&self.checkpoints, settings.train.keep);
         let step = progress.step;
         self.tell(Event::Saved { step, path: path.clone() })?;
         Ok(path)

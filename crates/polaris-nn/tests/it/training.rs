@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polaris_core::DType;
 use polaris_nn::layers::Linear;
 use polaris_nn::optim::{Adam, Optimizer};
-use polaris_nn::train::{Checkpoint, Config, ModelFile, Progress, RunFolder, Task, Trainer};
+use polaris_nn::train::{About, Checkpoint, Config, ModelFile, Progress, RunFolder, Task, Trainer};
 use polaris_nn::{Error, Init, Module, Pass, parameters};
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
 use polaris_tensor::Tensor;
@@ -40,7 +40,8 @@ impl Training {
 
     fn save(&self, path: &Path) {
         let progress = Progress { step: 3, ..Progress::default() };
-        Checkpoint::save(path, &*self.model, &self.optimizer, &progress, &about()).unwrap();
+        let about = About::from(about());
+        Checkpoint::save(path, &*self.model, &self.optimizer, &progress, &about).unwrap();
     }
 }
 
@@ -195,9 +196,10 @@ fn adam_counts_the_steps_of_each_parameter() {
 
     // A checkpoint keeps the counts; one without them has every parameter in all steps.
     let path = folder.path().join("checkpoint.safetensors");
-    Checkpoint::save(&path, &layers[0], &adam, &Progress::default(), &about()).unwrap();
+    let about = About::from(about());
+    Checkpoint::save(&path, &layers[0], &adam, &Progress::default(), &about).unwrap();
     let mut again = Adam::new(groups(), [0.9, 0.999], 1e-8, false).unwrap();
-    Checkpoint::load(&path, &device, &layers[0], &mut again).unwrap();
+    Checkpoint::load(&path, &device, &layers[0], &mut again, None).unwrap();
     assert_eq!((again.steps(), again.fewer_steps()), (6, adam.fewer_steps()));
     again.set_steps(4, &BTreeMap::new());
     assert_eq!((again.steps(), again.fewer_steps().len()), (4, 0));
@@ -211,12 +213,12 @@ fn gradients_that_overflow_for_ever_end_a_training() {
     std::fs::write(folder.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
     let config = serde_json::json!({
         "model": { "kind": "mlp", "hidden": [4] },
-        "data": { "source": "csv", "path": "a.csv", "target_is": "number", "validation": 0.0 },
+        "data": { "source": "csv", "path": folder.path().join("a.csv"), "target_is": "number", "validation": 0.0 },
         "train": { "precision": "f16", "batch": 1 },
     });
     let config: Config = serde_json::from_value(config).unwrap();
-    let mut trainer = Trainer::new(&config, folder.path(), &cpu()).unwrap();
-    let batches: Vec<_> = trainer.data().train.epoch(0, 0).map(|batch| batch.unwrap()).collect();
+    let mut trainer = Trainer::from_config(&config, &cpu()).unwrap();
+    let batches: Vec<_> = trainer.training_data().epoch(0, 0).map(|batch| batch.unwrap()).collect();
     let error = batches.iter().find_map(|batch| trainer.step(batch).err());
     let error = error.expect("no step of these should be taken");
     assert!(matches!(error, Error::Overflow { .. }), "{error}");

@@ -38,7 +38,7 @@ fn heads(known: &Known<'_>, index: usize, attribute: &str) -> Result<Option<Head
                 Some(1) => hidden.clone(),
                 Some(heads) => dims::map(hidden, |hidden| {
                     let whole = (hidden % heads == 0).then_some(hidden / heads);
-                    let why = format!("{hidden} numbers cannot be split into {heads} heads");
+                    let why = format!("{hidden} features cannot be split into {heads} heads");
                     whole.ok_or_else(|| Error::operands(why))
                 })?,
                 None => Dim::Unknown,

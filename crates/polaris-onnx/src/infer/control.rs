@@ -1,4 +1,4 @@
-//! Operators with graphs inside: what follows whichever way they go.
+//! Operators with subgraphs: what holds for every branch.
 
 use std::collections::HashMap;
 
@@ -188,8 +188,7 @@ fn scan(known: &Known<'_>) -> Result<Vec<Fact>> {
     Ok(facts)
 }
 
-/// Sequences of what the body makes of each value; other operands that are no sequences stay as they
-/// are.
+/// Sequences of what the body makes of each value; other operands that are not sequences stay as they are.
 fn sequence_map(known: &Known<'_>) -> Result<Vec<Fact>> {
     let of_step = |index: usize| match known.ty(index) {
         Some(Type::Sequence(of)) => Fact::of((**of).clone()),

@@ -1,4 +1,4 @@
-//! Lengths that may be names: what becomes of them where they meet.
+//! Symbolic dimensions, and how they combine.
 
 use super::known::MOST_ELEMENTS;
 use crate::{Dim, Error, Result};
@@ -17,7 +17,7 @@ pub fn from_signed(value: i64) -> Dim {
     usize::try_from(value).map_or_else(|_| Dim::Named(value.to_string()), Dim::Known)
 }
 
-/// A length; what is no length, though it is written as one, is unknown.
+/// A length; what is not a length, though it is written as one, is unknown.
 pub fn as_length(dim: &Dim) -> Dim {
     if signed(dim).is_some_and(|value| value < 0) { Dim::Unknown } else { dim.clone() }
 }
@@ -25,12 +25,12 @@ pub fn as_length(dim: &Dim) -> Dim {
 /// An element of a vector that is to be a length.
 pub fn length(entry: &Dim) -> Result<Dim> {
     match signed(entry) {
-        Some(value) if value < 0 => Err(Error::operands(format!("{value} is no length"))),
+        Some(value) if value < 0 => Err(Error::operands(format!("{value} is not a valid length"))),
         _ => Ok(entry.clone()),
     }
 }
 
-/// A shape of so many open lengths.
+/// A shape of so many symbolic dimensions.
 pub fn open(rank: usize) -> Option<Vec<Dim>> {
     (rank <= MOST_ELEMENTS).then(|| vec![Dim::Unknown; rank])
 }
@@ -62,7 +62,7 @@ pub fn broadcast(shapes: &[&[Dim]]) -> Result<Vec<Dim>> {
             *target = meet(target, length).ok_or_else(|| {
                 let shapes: Vec<String> = shapes.iter().map(|shape| show(shape)).collect();
                 let shapes = shapes.join(" and ");
-                Error::operands(format!("the shapes {shapes} do not go together"))
+                Error::operands(format!("the shapes {shapes} are incompatible"))
             })?;
         }
     }
@@ -73,7 +73,7 @@ pub fn broadcast(shapes: &[&[Dim]]) -> Result<Vec<Dim>> {
 pub fn same(a: &Dim, b: &Dim) -> Result<Dim> {
     match (a, b) {
         (Dim::Known(x), Dim::Known(y)) if x != y => {
-            Err(Error::operands(format!("lengths of {x} and {y} do not go together")))
+            Err(Error::operands(format!("lengths of {x} and {y} are incompatible")))
         }
         (Dim::Known(_), _) | (Dim::Named(_), Dim::Named(_) | Dim::Unknown) => Ok(a.clone()),
         _ => Ok(b.clone()),
@@ -134,8 +134,9 @@ pub fn plus(dim: &Dim, more: i128) -> Result<Dim> {
         Dim::Known(length) => {
             let sum = (*length as i128).checked_add(more);
             let sum = sum.and_then(|sum| usize::try_from(sum).ok());
-            sum.map(Dim::Known)
-                .ok_or_else(|| Error::operands(format!("{length} and {more} are no length")))
+            sum.map(Dim::Known).ok_or_else(|| {
+                Error::operands(format!("{length} and {more} are not a valid length"))
+            })
         }
         other if more == 0 => Ok(other.clone()),
         _ => Ok(Dim::Unknown),

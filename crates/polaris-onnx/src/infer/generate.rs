@@ -111,7 +111,7 @@ fn steps(known: &Known<'_>) -> Result<Dim> {
     let numbers = (dims::signed(&start), dims::signed(&limit), dims::signed(&step));
     if let (Some(start), Some(limit), Some(step)) = numbers {
         if step == 0 {
-            return Err(Error::operands("a range with a step of 0 does not end"));
+            return Err(Error::operands("a range needs a step other than 0"));
         }
         let (distance, step) = (i128::from(limit) - i128::from(start), i128::from(step));
         let count = (distance + step - step.signum()) / step;

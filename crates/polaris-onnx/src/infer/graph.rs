@@ -1,4 +1,4 @@
-//! What is known of all values of a graph.
+//! Inference over all values of a graph.
 
 use std::collections::HashMap;
 

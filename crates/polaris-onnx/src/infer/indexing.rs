@@ -1,4 +1,4 @@
-//! Elements picked and put by their places.
+//! Gather and scatter.
 
 use super::elementwise::same;
 use super::{Fact, Known, Rule, arithmetic, dims};

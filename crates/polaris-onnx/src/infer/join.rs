@@ -1,4 +1,4 @@
-//! Tensors put together and taken apart; edges added and cut off.
+//! Concatenation, splitting, padding and cropping.
 
 use super::elementwise::shared_element;
 use super::{Fact, Known, Rule, arithmetic, dims};
@@ -12,7 +12,7 @@ pub(super) const RULES: &[(&str, Rule)] =
 pub fn joined(shapes: &[Vec<Dim>], axis: i64) -> Result<Vec<Dim>> {
     let rank = shapes.first().map_or(0, Vec::len);
     if rank == 0 {
-        return Err(Error::operands("there is no axis along which to put scalars together"));
+        return Err(Error::operands("scalars cannot be concatenated"));
     }
     let at = crate::operators::axis(axis, rank)?;
     let mut result: Vec<Dim> = vec![Dim::Unknown; rank];
@@ -20,7 +20,7 @@ pub fn joined(shapes: &[Vec<Dim>], axis: i64) -> Result<Vec<Dim>> {
     for shape in shapes {
         let length = shape.get(at).filter(|_| shape.len() == rank).ok_or_else(|| {
             let shapes: Vec<String> = shapes.iter().map(|shape| dims::show(shape)).collect();
-            Error::operands(format!("{} cannot be put together", shapes.join(" and ")))
+            Error::operands(format!("{} cannot be concatenated", shapes.join(" and ")))
         })?;
         along.push(length.clone());
         for (axis, length) in shape.iter().enumerate().filter(|(axis, _)| *axis != at) {

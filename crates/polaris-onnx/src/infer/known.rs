@@ -1,4 +1,4 @@
-//! A node with what is known of its operands.
+//! A node with the known facts of its operands.
 
 use super::{Fact, dims};
 use crate::{Attributes, Dim, ElementType, Node, Result, Type, ValueId, operators};

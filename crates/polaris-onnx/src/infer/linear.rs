@@ -1,4 +1,4 @@
-//! Products of matrices and of tensors.
+//! Matmul and Einsum.
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
@@ -20,7 +20,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
 fn product(a: Option<Vec<Dim>>, b: Option<Vec<Dim>>) -> Result<Option<Vec<Dim>>> {
     let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
     let (Some(across), Some(_)) = (a.last(), b.last()) else {
-        return Err(Error::operands("a scalar is no matrix"));
+        return Err(Error::operands("a scalar is not a matrix"));
     };
     let down = if b.len() == 1 { &b[0] } else { &b[b.len() - 2] };
     if let (Dim::Known(x), Dim::Known(y)) = (across, down)

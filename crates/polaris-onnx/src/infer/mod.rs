@@ -1,4 +1,4 @@
-//! What is known of values before anything is computed: types, and shapes whose lengths may be names.
+//! Type and shape inference, with symbolic dimensions.
 //!
 //! A shape that is inferred as numbers is what the operator makes, for memory is reserved by it. What
 //! cannot be known stays open. One file for each family of operators; `FAMILIES` lists them.

@@ -1,4 +1,4 @@
-//! To narrow integers and back.
+//! Quantisation and dequantisation.
 
 use super::{Fact, Known, Rule};
 use crate::{ElementType, Result};

@@ -1,4 +1,4 @@
-//! Results with fewer elements along some axes: sums, places of extremes, losses.
+//! Reductions, argmax and argmin, losses.
 
 use super::{Fact, Known, Rule, dims};
 use crate::operators;

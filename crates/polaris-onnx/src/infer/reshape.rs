@@ -70,7 +70,7 @@ fn does_not_fit(from: &[Dim], wanted: &[Dim]) -> Error {
     Error::operands(format!("{from} cannot take the shape {wanted}"))
 }
 
-/// The product of all lengths by the product of others, names cancelled; `None` if it is no length.
+/// The product of all lengths by the product of others, names cancelled; `None` if it is not a length.
 fn quotient(all: &[Dim], others: &[Dim]) -> Option<Dim> {
     let mut names: Vec<&Dim> = all.iter().filter(|dim| dim.known().is_none()).collect();
     for other in others.iter().filter(|dim| dim.known().is_none()) {

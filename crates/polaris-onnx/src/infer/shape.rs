@@ -1,4 +1,4 @@
-//! Axes added, dropped, put in another order, repeated; shapes as values.
+//! Squeeze, unsqueeze, transpose, tile; shapes as values.
 
 use super::elementwise::same;
 use super::{Fact, Known, Rule, arithmetic, dims};
@@ -103,7 +103,9 @@ fn transpose(known: &Known<'_>) -> Result<Vec<Fact>> {
             let axes = operators::distinct_axes(order, shape.len())?;
             if axes.len() != shape.len() {
                 let shape = dims::show(&shape);
-                return Err(Error::operands(format!("{order:?} is no order of {shape}")));
+                return Err(Error::operands(format!(
+                    "{order:?} is not a permutation of the axes of {shape}"
+                )));
             }
             Some(axes.into_iter().map(|at| shape[at].clone()).collect())
         }

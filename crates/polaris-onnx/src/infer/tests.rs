@@ -1,20 +1,12 @@
-//! The rules for names, and for operands that nobody should believe.
+//! The rules for symbolic dimensions, and hostile operands.
 
 use std::collections::HashMap;
 
 use super::{Fact, infer_graph, infer_node};
-use crate::{Attribute, Attributes, Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId};
-
-fn dim(text: &str) -> Dim {
-    match text.parse() {
-        Ok(length) => Dim::Known(length),
-        Err(_) if text == "?" => Dim::Unknown,
-        Err(_) => Dim::Named(text.to_owned()),
-    }
-}
+use crate::{Attribute, Attributes, Dim, ElementType, GraphBuilder, Node, Tensor, Type, ValueId};
 
 fn dims(text: &str) -> Vec<Dim> {
-    text.split_whitespace().map(dim).collect()
+    text.split_whitespace().map(Dim::from).collect()
 }
 
 fn floats(shape: &str) -> Option<Fact> {
@@ -146,28 +138,20 @@ type Step<'a> = (&'a str, &'a [usize], &'a [&'a [i64]]);
 
 /// A graph of one input and nodes; the last value's facts.
 fn last(input: &str, nodes: &[Step<'_>]) -> Fact {
-    let mut graph = Graph::default();
-    let ty = Some(Type::Tensor(ElementType::F32, Some(dims(input))));
-    let mut values = vec![graph.add_value("x".to_owned(), ty, None)];
-    graph.inputs = values.clone();
+    let mut graph = GraphBuilder::new("steps").opset(22);
+    let mut values = vec![graph.input("x", ElementType::F32, dims(input))];
     for (operator, operands, constants) in nodes {
-        let mut made = node(operator, &[("axis", Attribute::Int(0))], 0);
-        made.inputs = operands.iter().map(|&index| Some(values[index])).collect();
+        let mut inputs: Vec<ValueId> = operands.iter().map(|&index| values[index]).collect();
         for numbers in *constants {
-            let value = match numbers {
+            inputs.push(match numbers {
                 // One number is a scalar: an index rather than a list.
-                [number] if *operator == "Gather" => Tensor::scalar(*number),
-                _ => list(numbers),
-            };
-            let name = format!("constant_{}", graph.values.len());
-            made.inputs.push(Some(graph.add_value(name, None, Some(Value::Tensor(value)))));
+                [number] if *operator == "Gather" => graph.scalar(*number),
+                _ => graph.integers(numbers),
+            });
         }
-        let id = graph.add_value(format!("value_{}", graph.values.len()), None, None);
-        made.outputs = vec![Some(id)];
-        values.push(id);
-        graph.nodes.push(made);
+        values.push(graph.node_with(operator, inputs, [("axis", 0)]));
     }
-    let facts = infer_graph(&graph, &HashMap::new()).unwrap();
+    let facts = infer_graph(graph.graph(), &HashMap::new()).unwrap();
     facts[values[values.len() - 1].index()].clone()
 }
 

@@ -24,7 +24,7 @@ fn per_axis(known: &Known<'_>, name: &str, axes: usize, default: i64) -> Result<
         None => Ok(vec![i128::from(default); axes]),
         Some(list) if list.len() == axes => Ok(list.iter().map(|&value| value.into()).collect()),
         Some(list) => {
-            let why = format!("`{name}` has {} numbers where {axes} were expected", list.len());
+            let why = format!("`{name}` has {} values; expected {axes}", list.len());
             Err(Error::operands(why))
         }
     }
@@ -131,7 +131,7 @@ fn convolved(known: &Known<'_>, x: usize, w: usize) -> Result<Option<Vec<Dim>>> 
     let together = dims::times(&taken, &groups)?;
     if kernel.len() != axes.len() {
         let (kernel, axes) = (dims::show(&kernel), dims::show(&axes));
-        return Err(Error::operands(format!("a kernel of {kernel} does not go over {axes}")));
+        return Err(Error::operands(format!("a kernel of {kernel} does not fit {axes}")));
     }
     dims::same(&channels, &together)?;
     let mut shape = vec![batch, made];
@@ -189,7 +189,7 @@ fn conv_transpose(known: &Known<'_>) -> Result<Vec<Fact>> {
     dims::same(&channels, &taken)?;
     if kernel.len() != count {
         let (kernel, axes) = (dims::show(&kernel), dims::show(&axes));
-        return Err(Error::operands(format!("a kernel of {kernel} does not go over {axes}")));
+        return Err(Error::operands(format!("a kernel of {kernel} does not fit {axes}")));
     }
     let groups = dims::length(&dims::from_signed(known.attributes().int_or("group", 1)?))?;
     let auto = known.attributes().string_or("auto_pad", "NOTSET")?;

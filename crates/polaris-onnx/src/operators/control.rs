@@ -1,4 +1,4 @@
-//! Operators with graphs inside: If, Loop, Scan, SequenceMap.
+//! Operators with subgraphs: If, Loop, Scan, SequenceMap.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn run(call: &Call<'_>, graph: &Arc<Graph>, inputs: Vec<Value>) -> Re
 fn single_bool(tensor: &Tensor) -> Result<bool> {
     match tensor.to_bools()?.as_slice() {
         [value] => Ok(*value),
-        other => Err(Error::operands(format!("one truth value was expected, not {}", other.len()))),
+        other => Err(Error::operands(format!("expected a single bool, found {}", other.len()))),
     }
 }
 

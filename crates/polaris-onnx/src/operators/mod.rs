@@ -1,4 +1,4 @@
-//! What each operator means: a function from values to values.
+//! The reference implementation of each operator: a function from values to values.
 //!
 //! An operator is computed in `f64`, or in integers of 128 bits, and rounded to its type at the end,
 //! whatever that type is. One folder or file for each family; `FAMILIES` lists them.
@@ -18,6 +18,7 @@ mod reduce;
 mod sequence;
 mod shape;
 mod signal;
+pub(crate) mod signatures;
 mod text;
 mod walk;
 
@@ -177,8 +178,10 @@ pub(crate) fn distinct_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
         let at = axis(number, rank)?;
         match seen.get_mut(at) {
             Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(Error::operands(format!("the axis {number} is named twice"))),
-            None => return Err(Error::operands(format!("there is no axis {number} in a scalar"))),
+            Some(_) => return Err(Error::operands(format!("axis {number} is named twice"))),
+            None => {
+                return Err(Error::operands(format!("axis {number} is out of range for a scalar")));
+            }
         }
         distinct.push(at);
     }
@@ -189,7 +192,7 @@ pub(crate) fn distinct_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
 pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
     let rank_signed = rank as i64;
     if axis < -rank_signed || axis >= rank_signed.max(1) {
-        return Err(Error::operands(format!("there is no axis {axis} in {rank} axes")));
+        return Err(Error::operands(format!("axis {axis} is out of range for rank {rank}")));
     }
     Ok(if axis < 0 { (axis + rank_signed) as usize } else { axis as usize })
 }

@@ -1,4 +1,4 @@
-//! Ways through shapes that many operators share.
+//! Iteration over shapes that many operators share.
 
 use crate::limits::checked_elements;
 use crate::room::with_room;
@@ -23,7 +23,7 @@ pub fn broadcast_shapes(shapes: &[&[usize]]) -> Result<Vec<usize>> {
                 (a, b) if a == b || b == 1 => {}
                 (1, b) => *target = b,
                 _ => {
-                    let why = format!("the shapes {shapes:?} do not go together");
+                    let why = format!("the shapes {shapes:?} are incompatible");
                     return Err(Error::operands(why));
                 }
             }

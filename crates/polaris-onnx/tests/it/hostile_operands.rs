@@ -1,5 +1,6 @@
 //! Whatever operands and parameters a file gives an operator, it answers with a result or an error.
 
+use polaris_core::random::SplitMix64;
 use polaris_onnx::operators::Scope;
 use polaris_onnx::{
     Attribute, Attributes, ElementType, Limits, Node, Tensor, Value, ValueId, interpret_node,
@@ -32,13 +33,11 @@ impl Scope for NoGraph {
     }
 }
 
-/// Numbers that only need to differ.
-struct Choices(u64);
+struct Choices(SplitMix64);
 
 impl Choices {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % limit
+        (self.0.bits() % limit as u64) as usize
     }
 
     fn of<T: Clone>(&mut self, list: &[T]) -> T {
@@ -117,7 +116,7 @@ fn attributes(choices: &mut Choices) -> Attributes {
 fn no_operands_make_an_operator_panic() {
     let _limits = Limits { largest_tensor: Some(1 << 20), ..Limits::default() }.enter();
     let operands = operands();
-    let mut choices = Choices(1);
+    let mut choices = Choices(SplitMix64::new(1));
     let mut answered = 0;
     for &(domain, names) in OPERATORS {
         for name in names.split_whitespace() {

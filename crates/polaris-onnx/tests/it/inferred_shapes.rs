@@ -1,18 +1,17 @@
 //! Shapes that are inferred are those that operators make: memory is reserved by them.
 
+use polaris_core::random::SplitMix64;
 use polaris_onnx::infer::{Fact, infer_node};
 use polaris_onnx::operators::NoScope;
 use polaris_onnx::{
     Attribute, Attributes, Dim, ElementType, Node, Tensor, Type, Value, interpret_node,
 };
 
-/// Numbers that only need to differ.
-struct Choices(u64);
+struct Choices(SplitMix64);
 
 impl Choices {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % limit
+        (self.0.bits() % limit as u64) as usize
     }
 
     fn between(&mut self, low: i64, high: i64) -> i64 {
@@ -75,7 +74,7 @@ fn check(node: &Node, inputs: &[Option<Value>]) -> bool {
 /// Kernels, strides, dilations, padding and rounding of every kind.
 #[test]
 fn windows_stand_where_they_were_expected() {
-    let mut choices = Choices(3);
+    let mut choices = Choices(SplitMix64::new(3));
     let mut answered = 0;
     for _ in 0..20_000 {
         let operator = ["MaxPool", "AveragePool", "LpPool", "Conv", "ConvTranspose", "MaxUnpool"]

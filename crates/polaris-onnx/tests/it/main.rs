@@ -3,3 +3,4 @@
 mod hostile_operands;
 mod inferred_shapes;
 mod little_memory;
+mod written_files;

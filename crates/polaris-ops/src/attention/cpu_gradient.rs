@@ -1,6 +1,6 @@
-//! The gradient of attention on the CPU. A task is a stretch of the keys of one head of k and v: it
-//! passes over all queries that share the head, sums up the gradients of its keys and values where
-//! they belong, and makes what these keys give to the gradients of the queries.
+//! The gradient of attention on the CPU. A task is a range of the keys of one head of k and v: it passes over all
+//! queries that share the head, accumulates the gradients of its keys and values in place, and computes their
+//! contribution to the gradients of the queries.
 
 use std::ops::Range;
 

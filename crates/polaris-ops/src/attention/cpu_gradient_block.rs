@@ -1,4 +1,4 @@
-//! What a block of queries brings to the gradient on the CPU, loaded once for all keys.
+//! The operands of a block of queries in the gradient on the CPU, loaded once for all keys.
 
 use super::cpu_loops::{LANES, scale, sums_of_products};
 use super::cpu_tiles::{Operand, QUERIES};

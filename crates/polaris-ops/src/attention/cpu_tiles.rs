@@ -1,8 +1,8 @@
 //! What attention and its gradient share on the CPU: operands by batch and head, tiles of scores, and
 //! the threads that take blocks of queries.
 //!
-//! A tile of scores has a row for each key and a column for each query. So k and v are left factors,
-//! which are read where they lie; only the queries of a block are turned, once for all keys.
+//! A tile of scores has a row for each key and a column for each query. So k and v are left operands, which are read
+//! in place; only the queries of a block are transposed, once for all keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ use crate::matmul::{Strip, TileNumber, TileProduct, Tiles};
 
 /// Queries of a block.
 pub const QUERIES: usize = 64;
-/// Keys of a tile: with their values and weights they stay in the second cache.
+/// Keys of a tile: with their values and weights they stay in the L2 cache.
 pub const KEYS: usize = 128;
 
 /// An array of rows by batch and head. Strides are in elements.

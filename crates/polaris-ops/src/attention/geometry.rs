@@ -1,4 +1,4 @@
-//! The sizes of an attention, and who sees whom.
+//! The sizes of an attention, and which keys a query sees.
 
 use polaris_core::{Error as CoreError, Shape};
 
@@ -28,7 +28,7 @@ impl Sizes {
         let dims = |array: &Array| -> Result<[usize; 4]> {
             array.shape().dims().try_into().map_err(|_| Error::InvalidParameter {
                 op,
-                what: format!("the shape {} has not four axes", array.shape()),
+                what: format!("the shape {} does not have four axes", array.shape()),
             })
         };
         let ([batch, heads, queries, depth], [.., values]) = (dims(q)?, dims(v)?);
@@ -52,7 +52,7 @@ impl Sizes {
         }
         let scale = problem.scale.unwrap_or_else(|| 1.0 / (depth.max(1) as f64).sqrt());
         if !scale.is_finite() {
-            let what = format!("a scale of {scale} leaves no scores; it must be finite");
+            let what = format!("the scale {scale} must be finite");
             return Err(Error::InvalidParameter { op, what });
         }
         let (first, last) = (-(queries as i64), keys as i64);

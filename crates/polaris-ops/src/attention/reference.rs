@@ -1,4 +1,4 @@
-//! Attention and its gradient by their plain definition, in `f64`, one query after another.
+//! Attention and its gradient by definition, in `f64`, one query after another.
 
 use super::geometry::Sizes;
 

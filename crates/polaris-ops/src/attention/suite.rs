@@ -8,7 +8,7 @@ use crate::suite::{
     Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance, rounded,
 };
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family =
     Family::new("attention", super::shipped_programs, || VARIANTS.len(), is_essential, case);
 

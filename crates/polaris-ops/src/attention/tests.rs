@@ -274,7 +274,7 @@ fn gradients_are_differences() {
     }
 }
 
-/// What is asked for could not even be counted.
+/// What is requested could not even be counted.
 #[test]
 fn sizes_that_overflow_are_refused() {
     let cpu = device(1);

@@ -1,6 +1,6 @@
-//! The numbers of channels on the CPU: mean and variance, or the gradients of weight and bias. Each
-//! channel is cut into pieces, whose number depends on the shape alone; within a piece, blocks that
-//! fit the caches are looked at twice where that is needed, so that memory is read once.
+//! Per-channel statistics on the CPU: mean and variance, or the gradients of weight and bias. Each channel is split
+//! into pieces, whose number depends on the shape alone; within a piece, blocks that fit the caches are read twice if
+//! needed, so that memory is read once.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use crate::{Array, Result};
 const PIECE: usize = 4 * 1024;
 /// Elements of each channel that are added in the compute type, where channels lie side by side.
 const STRETCH: usize = 64;
-/// Channels side by side that are worked on together: a stretch of them stays in the second cache.
+/// Channels side by side that are worked on together: a stretch of them stays in the L2 cache.
 const WIDTH: usize = 1024;
 
 /// What is known of some elements of a channel: their number, and the mean and the sum of squared

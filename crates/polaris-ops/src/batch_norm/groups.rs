@@ -105,7 +105,7 @@ fn dense_view(array: &Array, shape: Shape) -> Result<Array> {
 fn in_groups(op: &'static str, x: &Array, groups: usize) -> Result<Array> {
     let channels = channel_axis(op, x.shape())?;
     if groups == 0 || !channels.is_multiple_of(groups) {
-        let what = format!("{channels} channels cannot be shared out to {groups} groups");
+        let what = format!("{channels} channels cannot be split into {groups} equal groups");
         return Err(Error::InvalidParameter { op, what });
     }
     let dense = if x.layout().is_contiguous() { x.clone() } else { copy::contiguous(x)? };

@@ -1,4 +1,4 @@
-//! The four operations: their arrays and what must hold of them.
+//! The four operations: their arrays and checks.
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;

@@ -1,5 +1,5 @@
-//! Batch normalisation by its plain definition, in `f64`. Inputs begin with x; further ones are those
-//! of the operations, in their order.
+//! Batch normalisation by definition, in `f64`. Inputs begin with x; further ones are those of the operations, in
+//! their order.
 
 use polaris_core::Shape;
 

@@ -1,4 +1,4 @@
-//! A convolution of inference: with what follows it, in one pass over the result.
+//! A convolution for inference with its epilogue, in one pass over the result.
 
 use polaris_core::DType;
 use polaris_runtime::cpu::CpuDevice;
@@ -66,7 +66,7 @@ impl FusedConvolution {
         Ok(Parts { plain, residual, geometry })
     }
 
-    /// The same as a product of matrices, if it is one.
+    /// The same as a matmul, if it is one.
     fn product(&self, parts: &Parts<'_>, output: &Array) -> Result<Option<Product>> {
         let roles = Roles::new(Form::Output, parts.plain, output)?;
         let Some(mut product) = Product::of(Form::Output, &parts.geometry, &roles)? else {

@@ -1,4 +1,4 @@
-//! The arrays of a convolution by their roles, what must hold of them, and their sizes and strides.
+//! The arrays of a convolution by their roles, with their checks, sizes and strides.
 
 use polaris_core::{Error as CoreError, Shape};
 
@@ -97,7 +97,7 @@ impl Geometry {
         };
         if groups == 0 || !xs[1].is_multiple_of(groups) || !ws[0].is_multiple_of(groups) {
             let what = format!(
-                "{} and {} channels cannot be cut into {groups} groups of equal size",
+                "{} and {} channels cannot be split into {groups} equal groups",
                 xs[1], ws[0]
             );
             return Err(Error::InvalidParameter { op, what });

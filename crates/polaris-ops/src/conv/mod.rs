@@ -1,6 +1,6 @@
 //! Convolution along one or two axes, and its gradients with respect to the input and the weight.
 //!
-//! Arrays lie as in PyTorch: images are `[N, C, H, W]` or `[N, C, L]`, the weight is
+//! Layouts are PyTorch's: images are `[N, C, H, W]` or `[N, C, L]`, the weight is
 //! `[Cout, Cin / groups, kh, kw]` or `[Cout, Cin / groups, k]`. The result is the same run after run:
 //! the order of every sum depends on sizes alone.
 

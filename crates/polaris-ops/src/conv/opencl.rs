@@ -1,4 +1,4 @@
-//! Convolutions on OpenCL devices: which kernel may be used, and which is taken.
+//! Convolutions on OpenCL devices: the kernels and their selection.
 
 use polaris_core::DType;
 use polaris_runtime::Device;
@@ -13,7 +13,7 @@ use crate::{Array, Result, run as run_operation};
 /// The kernels of convolutions and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// The kernels of matrix products, for taps of a single element.
+    /// The kernels of matmuls, for taps of a single element.
     Product,
     /// A product of matrices in tiles, whose one factor is gathered from the images.
     Tiled,

@@ -14,7 +14,7 @@ use crate::operation::sum_dtype;
 use crate::{Array, Result};
 
 /// Groups of work-items that few tiles are cut into, and the fewest positions of the gradient of a
-/// weight, and steps of other sums, that are worth one.
+/// weight, and steps of other accumulators, that are worth one.
 const PARTS_OF_ALL: usize = 256;
 const FEWEST_POSITIONS: usize = 256;
 const FEWEST_STEPS: usize = 128;
@@ -53,7 +53,7 @@ fn reach(axes: &[Axis; 2]) -> [u32; 4] {
     [rows.first, columns.first, rows.advance, columns.advance].map(|offset| offset as i32 as u32)
 }
 
-/// What follows the sums of an output.
+/// The epilogue of an output.
 #[derive(Clone, Copy)]
 pub(super) struct Following<'a> {
     pub activation: Activation,

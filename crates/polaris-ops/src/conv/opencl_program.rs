@@ -25,9 +25,9 @@ pub(super) struct Config {
     pub weight: bool,
     pub dtype: DType,
     pub wide: bool,
-    /// Whether sums of tiles are cut into parts.
+    /// Whether the sums of tiles are split (split-K).
     pub cut: bool,
-    /// What follows the sums, if something does.
+    /// The epilogue, if any.
     pub finish: Option<Finish>,
 }
 

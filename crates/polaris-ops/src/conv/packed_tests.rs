@@ -1,4 +1,4 @@
-//! Packed convolutions against the plain definition, and the same bits by every number of threads.
+//! Prepacked convolutions against the definition, with the same bits for any number of threads.
 
 use polaris_core::{Layout, Shape};
 use polaris_runtime::{DeviceExt, DeviceRef, Runtime, RuntimeOptions};

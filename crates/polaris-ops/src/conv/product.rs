@@ -1,5 +1,4 @@
-//! Kernels of one element without stride and padding: products of the weight with the images'
-//! channels, for which `matmul` has everything.
+//! 1x1 convolutions without stride and padding: a `matmul` of the weight with the channels of the images.
 
 use polaris_core::{DType, Layout, Shape};
 

@@ -1,5 +1,5 @@
-//! Quantised convolutions: images and results are bytes, weights are signed bytes, and sums are whole numbers. What
-//! becomes of a sum is part of the convolution, so that a result leaves in bytes and is never anything wider in memory.
+//! Quantised convolutions: images and results are `u8` or `i8`, weights are `i8`, and accumulators are integers. The
+//! epilogue is part of the convolution, so wider results never reach memory.
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -19,13 +19,13 @@ use crate::{Array, ArrayType, Class, Error, Result, Work};
 
 const OP: &str = "quantized_convolution";
 
-/// A convolution of bytes. The arrays are x, of `u8` or `i8`; the weight, of `i8`, dense or in panels; a factor of `f32`
-/// for each output channel; and, if there are four, a bias of `i32` for each. The result, of `u8` or `i8`, is
+/// An int8 convolution. The arrays are x, of `u8` or `i8`; the weight, of `i8`, dense or in panels; a factor of
+/// `f32` for each output channel; and, if there are four, a bias of `i32` for each. The result, of `u8` or `i8`, is
 ///
 /// `saturate(round((sum of (x - input zero) weight + bias) factor) + output zero)`
 ///
-/// with sums of 32 bits that wrap around, products with factors in `f32`, and ties to even. Beyond the border lies the
-/// input's zero point. Scales of arrays are all in the factors.
+/// with accumulators of 32 bits that wrap around, products with factors in `f32`, and ties to even. Padding is the
+/// input's zero point. The factors contain the scales of all arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuantizedConvolution {
     /// How the kernel slides.
@@ -96,7 +96,7 @@ impl QuantizedConvolution {
 }
 
 fn no_byte(zero: i32, dtype: DType) -> Error {
-    let what = format!("zero is the byte {zero}, which {dtype} has not");
+    let what = format!("the zero point {zero} is out of range for {dtype}");
     Error::InvalidParameter { op: OP, what }
 }
 

@@ -1,5 +1,4 @@
-//! Quantised convolutions against the plain definition, by every level of instructions that the processor
-//! has and several numbers of threads.
+//! Quantised convolutions against the definition, on every supported instruction set with several numbers of threads.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_runtime::cpu::SimdLevel;

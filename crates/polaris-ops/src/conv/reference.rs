@@ -1,5 +1,5 @@
-//! The convolution and its gradients by their plain definition, in `f64`: every product of an element
-//! of x and a tap of the weight that belongs to an element of y, added to where it belongs.
+//! The convolution and its gradients by definition, in `f64`: every product of an element of x and a tap of the
+//! weight that belongs to an element of y, added to where it belongs.
 
 use super::geometry::{Form, Roles};
 use super::problem::Convolution;

@@ -1,4 +1,4 @@
-//! The cases of convolution: the output, also with what follows it, and both gradients, of every floating-point type, with
+//! The cases of convolution: the output, also with an epilogue, and both gradients, of every floating-point type, with
 //! kernels, strides, dilations, padding and groups drawn from the seed.
 
 use crate::conv::{FusedConvolution, QuantizedConvolution};
@@ -10,7 +10,7 @@ use crate::families::Family;
 use crate::format::{Block, Role};
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new("conv", super::shipped_programs, count, is_essential, case);
 
 /// Which of the arrays is computed.

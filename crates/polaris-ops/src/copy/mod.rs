@@ -62,7 +62,7 @@ pub fn into(x: &Array, output: &Array) -> Result<()> {
 pub fn concatenate(arrays: &[&Array], axis: usize) -> Result<Array> {
     let op = "concatenate";
     let Some(&first) = arrays.first() else {
-        let what = "there is nothing to put together; give at least one array".to_owned();
+        let what = "there is nothing to concatenate; give at least one array".to_owned();
         return Err(Error::InvalidParameter { op, what });
     };
     first.shape().axis_mask(op, &[axis])?;
@@ -179,7 +179,7 @@ impl Operation for Copy {
     }
 }
 
-/// One element by the plain definition.
+/// One element by definition.
 pub(crate) fn convert(value: f64, from: DType, to: DType) -> f64 {
     let whole = value as i128;
     match to {

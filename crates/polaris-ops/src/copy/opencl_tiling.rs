@@ -43,7 +43,7 @@ impl Tiling {
     /// what does not.
     ///
     /// # Errors
-    /// The condition that is violated, in words.
+    /// A description of the violated condition.
     pub fn check(&self, device: &Capabilities) -> Result<(), String> {
         self.check_for(device, LARGEST_ELEMENT)
     }
@@ -72,7 +72,7 @@ impl Tiling {
     }
 }
 
-/// What is taken on a device where nothing was tuned.
+/// The default on a device without tuning decisions.
 pub fn default_tiling(device: &OpenClDevice) -> Tiling {
     Tiling::DEFAULT.on(device.capabilities())
 }

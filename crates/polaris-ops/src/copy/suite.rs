@@ -7,7 +7,7 @@ use crate::families::Family;
 use crate::format::Block;
 use crate::suite::{Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "copy",
     super::shipped_programs,

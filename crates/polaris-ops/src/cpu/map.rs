@@ -107,8 +107,8 @@ pub fn map_blocks<C: ComputeType>(
     Ok(())
 }
 
-/// Results larger than a quarter of the last cache leave no room in it for the one or two inputs of
-/// their size, and are gone from it before they are read.
+/// Results larger than a quarter of the last-level cache leave no room in it for the one or two inputs of their size,
+/// and are gone from it before they are read.
 pub fn streaming_threshold(cpu: &CpuDevice) -> u64 {
     (cpu.capabilities().local_memory_bytes / 4).clamp(4 << 20, 32 << 20)
 }

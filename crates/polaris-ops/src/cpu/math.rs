@@ -70,7 +70,7 @@ macro_rules! real {
 
             #[inline(always)]
             fn multiply_add<const VECTOR_BYTES: usize>(self, factor: Self, added: Self) -> Self {
-                // Where fusing is no instruction, it is a slow call.
+                // Where fusing is not an instruction, it is a slow call.
                 if VECTOR_BYTES >= 32 || cfg!(target_arch = "aarch64") {
                     self.mul_add(factor, added)
                 } else {
@@ -251,8 +251,8 @@ fn erf(x: f32) -> f32 {
     select(magnitude < 1.0, small, large.copysign(x))
 }
 
-/// The share of a normal distribution that lies below `x`: half the work of `erf`, since what is
-/// asked for is the part that `erf` adds to a half.
+/// The share of a normal distribution that lies below `x`: half the work of `erf`, since what is requested is the
+/// part that `erf` adds to a half.
 #[inline(always)]
 fn normal_cdf(x: f32) -> f32 {
     let magnitude = x.abs();

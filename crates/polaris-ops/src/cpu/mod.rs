@@ -1,4 +1,4 @@
-//! What the CPU implementations share: elements in blocks, and code for each instruction set.
+//! Common parts of the CPU implementations: elements in blocks, and code for each instruction set.
 
 pub mod blocks;
 pub mod map;

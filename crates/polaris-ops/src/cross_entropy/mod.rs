@@ -1,5 +1,5 @@
-//! Cross-entropy of rows of logits and the indices of their classes, and its gradient, without the
-//! probabilities in between.
+//! Cross-entropy of rows of logits and the indices of their classes, and its gradient, without materialising the
+//! probabilities.
 //!
 //! The loss of a row is `-log(softmax(logits))` at the target, times the target's weight. Label
 //! smoothing gives a part of the target's share to all classes alike, each with its own weight:
@@ -51,7 +51,7 @@ pub struct CrossEntropyOptions {
 /// enqueued before.
 ///
 /// # Errors
-/// `TargetOutOfRange` if a target is no class and not ignored; if shapes or types do not fit, the
+/// `TargetOutOfRange` if a target is not a class and not ignored; if shapes or types do not fit, the
 /// smoothing is not a share, or there is no room for the result.
 pub fn cross_entropy(
     logits: &Array,

@@ -1,4 +1,4 @@
-//! Cross-entropy by its plain definition, in `f64`.
+//! Cross-entropy by definition, in `f64`.
 
 use super::CrossEntropyOptions;
 

@@ -1,4 +1,4 @@
-//! Mistakes are errors in words, and small results are what they should be.
+//! Mistakes are clear errors, and small results are correct.
 
 use polaris_core::Error as CoreError;
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};

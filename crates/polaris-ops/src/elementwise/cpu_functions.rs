@@ -211,7 +211,7 @@ real!(Less, |a, b, _c| truth(a < b));
 real!(LessEqual, |a, b, _c| truth(a <= b));
 real!(Greater, |a, b, _c| truth(a > b));
 real!(GreaterEqual, |a, b, _c| truth(a >= b));
-// On numbers only inside of expressions, where truth values are numbers.
+// On numbers only inside of expressions, where bools are numbers.
 real!(And, |a, b, _c| truth(a != C::of(0.0) && b != C::of(0.0)));
 real!(Or, |a, b, _c| truth(a != C::of(0.0) || b != C::of(0.0)));
 real!(Xor, |a, b, _c| truth((a != C::of(0.0)) != (b != C::of(0.0))));
@@ -310,7 +310,7 @@ pub fn float<C: Real>(function: Function) -> BlockFunction<C> {
     }
 }
 
-/// The loop of a function of integers or truth values.
+/// The loop of a function of integers or bools.
 pub fn integer(function: Function) -> BlockFunction<i64> {
     match function {
         Function::Unary(unary) => match unary {

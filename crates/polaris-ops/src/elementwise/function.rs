@@ -165,7 +165,7 @@ impl Function {
         }
     }
 
-    /// Whether the result is a truth value whatever the arguments' type.
+    /// Whether the result is a bool whatever the arguments' type.
     pub const fn is_predicate(self) -> bool {
         use Binary::{And, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual, Or, Xor};
         matches!(

@@ -50,8 +50,8 @@ pub(crate) fn unary(function: Unary, x: f64) -> f64 {
 }
 
 impl Function {
-    /// The function of numbers by its plain definition; those that it does not take are ignored.
-    /// Truth values are 1 and 0, and whatever is not 0 counts as true.
+    /// The function of numbers by definition; those that it does not take are ignored. Truth values are 1 and 0, and
+    /// whatever is not 0 counts as true.
     pub fn of_numbers(self, [a, b, c]: [f64; 3]) -> f64 {
         float(self, a, b, c)
     }

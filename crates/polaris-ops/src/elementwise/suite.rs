@@ -1,4 +1,4 @@
-//! The cases of functions of single elements: every function in `f32`, typical ones in every type.
+//! The cases of elementwise functions: every function in `f32`, typical ones in every type.
 
 use polaris_core::DType;
 
@@ -7,7 +7,7 @@ use crate::families::Family;
 use crate::suite::{Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 use crate::{Binary, Function, Ternary, Unary};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "elementwise",
     super::shipped_programs,

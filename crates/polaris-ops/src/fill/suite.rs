@@ -6,7 +6,7 @@ use super::Fill;
 use crate::families::Family;
 use crate::suite::{Case, CaseParameters, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new("fill", Vec::new, || DType::ALL.len(), |_| true, case);
 
 fn case(variant: usize, parameters: &CaseParameters) -> Case {

@@ -1,4 +1,4 @@
-//! Formats of blocks, and what every one of them has.
+//! Block formats, and what they have in common.
 
 use polaris_core::DType;
 

@@ -1,6 +1,6 @@
-//! How the elements of arrays are stored, where that is not one after another as a data type.
+//! Storage formats of arrays: dense, in quantised blocks, or in panels.
 //!
-//! A new format of blocks is a file beside `q8_0.rs` with its OpenCL text, and a line in `block.rs`.
+//! A new block format is a file next to `q8_0.rs` with its OpenCL source, and a line in `block.rs`.
 
 mod block;
 mod q4_0;

@@ -62,7 +62,7 @@ impl Builder {
     /// An expression of this many input arrays.
     pub fn new(inputs: usize) -> Self {
         let problem = (!(1..=MAX_INPUTS).contains(&inputs)).then(|| {
-            format!("{inputs} input arrays were asked for; 1 to {MAX_INPUTS} are supported")
+            format!("{inputs} input arrays were requested; 1 to {MAX_INPUTS} are supported")
         });
         let (scalars, nodes) = (Vec::new(), Vec::new());
         Self { draft: RefCell::new(Draft { inputs, scalars, nodes, problem }) }
@@ -143,7 +143,7 @@ impl Builder {
         if nodes.len() > MAX_NODES {
             let count = nodes.len();
             return Err(invalid(format!(
-                "an expression of {count} nodes was asked for; at most {MAX_NODES} are supported"
+                "an expression of {count} nodes was requested; at most {MAX_NODES} are supported"
             )));
         }
         Ok(Expression::new(draft.inputs, draft.scalars.clone(), nodes))

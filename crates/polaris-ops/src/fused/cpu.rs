@@ -1,5 +1,5 @@
-//! Expressions on the CPU: block by block, each step by the elementwise function's own loop, with all
-//! that is between two steps in the first cache. Here is what is decided once for all blocks.
+//! Expressions on the CPU: block by block, each step by the elementwise function's own loop, with all intermediate
+//! results in the L1 cache. This file decides what is the same for all blocks.
 
 use polaris_core::Collapsed;
 use polaris_runtime::HostOperands;
@@ -14,8 +14,8 @@ use crate::cpu::math::Real;
 use crate::elementwise::cpu_functions::{float, same};
 use crate::{Array, Result};
 
-/// Bytes of the registers, numbers and copied inputs of a block: half a first cache, which leaves
-/// room for the inputs and outputs that are used where they lie.
+/// Bytes of the registers, numbers and copied inputs of a block: half an L1 cache, which leaves room for the inputs
+/// and outputs that are used in place.
 const WORKING_SET: usize = 24 << 10;
 
 /// A longer block hides no more of the cost of a call.

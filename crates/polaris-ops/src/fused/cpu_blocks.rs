@@ -21,7 +21,7 @@ pub const OPERANDS: usize = MAX_INPUTS + 1;
 /// How a block gets an input.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// It is used where it lies.
+    /// It is used in place.
     Direct,
     /// It is copied into a slot.
     Copied(usize),

@@ -16,8 +16,8 @@ pub const MAX_SCALARS: usize = 16;
 /// The most nodes an expression may have.
 pub const MAX_NODES: usize = 128;
 
-/// One value of an expression. Values have one type, `f32` or `f64`; a truth value is 1 or 0 of it,
-/// and whatever is not 0 counts as true.
+/// One value of an expression. Values have one type, `f32` or `f64`; a bool is 1 or 0 of it, and whatever is not 0
+/// counts as true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// The element of an input array.

@@ -1,6 +1,6 @@
 //! Chains of elementwise functions in one kernel: `gelu(a * x + b)`, the gradient of an activation
-//! or the step of an optimiser reads its inputs once and writes its result once, instead of a launch
-//! and a trip through memory for each function.
+//! or the step of an optimiser reads its inputs once and writes its result once, instead of one launch and one pass
+//! over memory for each function.
 //!
 //! ```
 //! use polaris_ops::fused::{Builder, evaluate_into};
@@ -56,8 +56,8 @@ const NAME: &str = "fused";
 /// The value of an expression for each element of its inputs, which broadcast to one shape. The
 /// result has the type of the first input that is not `bool`, and is `bool` for a comparison.
 ///
-/// Inputs are `f32`, `f16`, `bf16` and `bool` in any mixture, computed in `f32`; or `f64` and `bool`,
-/// computed in `f64`. A truth value is 1 or 0, and whatever is not 0 counts as true.
+/// Inputs are `f32`, `f16`, `bf16` and `bool` in any mixture, computed in `f32`; or `f64` and `bool`, computed in
+/// `f64`. A bool is 1 or 0, and whatever is not 0 counts as true.
 ///
 /// # Errors
 /// If number, shapes or types of the inputs do not fit, or there is no room for the result.

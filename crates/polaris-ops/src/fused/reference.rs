@@ -1,4 +1,4 @@
-//! Expressions by their plain definition, point by point in `f64`.
+//! Expressions by definition, point by point in `f64`.
 
 use polaris_core::{Collapsed, Layout};
 

@@ -1,4 +1,4 @@
-//! The order in which the CPU computes an expression, and where it keeps what is in between.
+//! The order in which the CPU computes an expression, and the registers of intermediate results.
 
 use super::expression::Node;
 use crate::Function;

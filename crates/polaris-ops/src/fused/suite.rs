@@ -1,4 +1,4 @@
-//! The cases of fused expressions: trees of smooth functions, and what decides and compares.
+//! The cases of fused expressions: trees of smooth functions, selections and comparisons.
 
 use crate::fused::{Builder, Expression, Node, Value};
 use crate::{Binary, Function, Ternary, Unary};
@@ -7,7 +7,7 @@ use polaris_core::{Collapsed, DType, Shape};
 use crate::families::Family;
 use crate::suite::{Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new("fused", super::shipped_programs, count, is_essential, case);
 
 /// What a variant computes.
@@ -17,7 +17,7 @@ enum Kind {
     Tree(u64),
     /// The gradient of such a tree with respect to its first input.
     Gradient(u64),
-    /// Choices by truth values, also of values that are not numbers.
+    /// Choices by bools, also of values that are not numbers.
     Choice,
     /// A comparison.
     Comparison,

@@ -242,7 +242,7 @@ fn arrays_that_do_not_fit_are_refused() {
     assert!(matches!(shifted, Err(Error::AliasedOutput { .. })));
 }
 
-/// Adam's moments and weights are updated where they lie, whatever the number of threads.
+/// Adam's moments and weights are updated in place, whatever the number of threads.
 #[test]
 fn updates_in_place() {
     let count = 100_003;

@@ -15,7 +15,7 @@ use crate::{Array, Result, copy};
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
-/// Columns that are summed at once; sums and addends stay in the first cache.
+/// Columns that are summed at once; sums and addends stay in the L1 cache.
 const COLUMNS: usize = 1024;
 /// Rows that are added up before they are added to the sum: of many numbers added one by one, the
 /// last ones would lose their lower digits.

@@ -20,7 +20,7 @@ pub struct Axis {
     pub length: usize,
 }
 
-/// Refuses arrays that are no indices.
+/// Refuses arrays that are not indices.
 pub fn check_dtype(op: &'static str, index: &Array) -> Result<()> {
     match index.dtype() {
         DType::I32 | DType::I64 => Ok(()),

@@ -1,4 +1,4 @@
-//! Look-ups and scatters by their plain definition, in `f64`.
+//! Look-ups and scatters by definition, in `f64`.
 
 use polaris_core::Shape;
 

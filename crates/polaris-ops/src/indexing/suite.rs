@@ -7,7 +7,7 @@ use crate::families::Family;
 use crate::format::Block;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family =
     Family::new("indexing", super::shipped_programs, count, is_essential, case);
 

@@ -1,4 +1,4 @@
-//! The sizes and strides of a product, in as few matrices as possible.
+//! The sizes and strides of a matmul, in as few matrices as possible.
 
 use polaris_core::{Collapsed, Error as CoreError, Layout, MAX_RANK, Shape};
 
@@ -8,7 +8,7 @@ use crate::{Array, Error, Result};
 
 const OP: &str = "matmul";
 
-/// How the elements of a matrix lie.
+/// The layout of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Matrix {
     /// From one row to the next.
@@ -59,7 +59,7 @@ impl Geometry {
         let (a, b) = (parts.a.layout(), parts.b.layout());
         for array in [parts.a, parts.b] {
             if array.shape().rank() < 2 {
-                let what = format!("{} is no matrix; give it two axes", array.shape());
+                let what = format!("{} is not a matrix; give it at least two axes", array.shape());
                 return Err(Error::InvalidParameter { op: OP, what });
             }
         }

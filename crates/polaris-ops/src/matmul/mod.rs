@@ -1,4 +1,4 @@
-//! Products of matrices: dense, batched, of any layout, with what follows them fused in.
+//! Matmul: dense, batched, of any layout, with a fused epilogue.
 
 pub(crate) mod cpu;
 mod geometry;

@@ -1,4 +1,4 @@
-//! The problem as plain data: what is computed, and which arrays it takes.
+//! The matmul problem as plain data: the computation and its arrays.
 
 use polaris_core::DType;
 

@@ -1,4 +1,4 @@
-//! The product by its plain definition, in `f64`.
+//! Matmul by definition, in `f64`.
 
 use polaris_core::{Collapsed, Layout, Shape};
 

@@ -1,4 +1,4 @@
-//! Device memory that goes from one block of a streamed product to the next.
+//! Device memory that passes from one block of a streamed matmul to the next.
 
 use std::sync::Arc;
 

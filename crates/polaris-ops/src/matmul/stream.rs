@@ -1,5 +1,5 @@
-//! Products that are larger than the device's memory: operands stay on the host, and blocks of them
-//! travel to the device and back while it multiplies the ones before.
+//! Matmuls larger than the device's memory: operands stay on the host, and blocks are copied to the device and back
+//! while it multiplies the previous ones.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The suite of products: every type, with shapes, places and epilogues drawn from the parameters.
+//! The suite of matmul: every type, with shapes, layouts and epilogues drawn from the parameters.
 
 use crate::MatMul;
 use crate::matmul::{Activation, Bias, Epilogue, Precision};
@@ -8,7 +8,7 @@ use crate::families::Family;
 use crate::format::{Block, Role};
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family {
     takes,
     ..Family::new("matmul", super::shipped_programs, || VARIANTS.len(), is_essential, case)

@@ -1,4 +1,4 @@
-//! When copies and products ran, by the device's clock: whether one really hid the other.
+//! Times of copies and matmuls by the device's clock: how far they overlapped.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Normalisation on OpenCL devices: which kernel can do what.
+//! Normalisation on OpenCL devices: the kernels and what they support.
 
 use polaris_runtime::Device;
 use polaris_runtime::opencl::OpenClDevice;

@@ -1,4 +1,4 @@
-//! The three operations: their arrays and what must hold of them.
+//! The three operations: their arrays and checks.
 
 use polaris_core::{Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;

@@ -1,4 +1,4 @@
-//! Normalisation by its plain definition, in `f64`.
+//! Normalisation by definition, in `f64`.
 
 use super::NormKind;
 

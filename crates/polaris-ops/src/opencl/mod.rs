@@ -1,5 +1,4 @@
-//! What the OpenCL implementations share: elements of every type, indices of any layout, and what
-//! tuning decided.
+//! Common parts of the OpenCL implementations: elements of every type, indices of any layout, tuning decisions.
 
 pub mod radix;
 pub mod tuned;

@@ -1,5 +1,5 @@
-//! What tuning decided: this machine's choices, then those that come with Polaris for this chip,
-//! its architecture or its maker. Nothing is measured here.
+//! Tuning decisions: those of this machine, then those that come with Polaris for this chip, its architecture or its
+//! vendor. Nothing is measured here.
 //!
 //! A choice names its problem by operation, type, layout and shape:
 //!
@@ -63,7 +63,7 @@ pub struct Problem {
 /// The name of a layout, with zeros behind it.
 pub type Letters = [u8; 8];
 
-/// The name of a layout; what does not fit is cut off, and then is no layout's name.
+/// The name of a layout; what does not fit is cut off, and then is not a layout's name.
 pub const fn letters(name: &[u8]) -> Letters {
     let mut letters = [0; 8];
     let mut at = 0;
@@ -112,7 +112,7 @@ pub struct Explanation {
     pub tile: Option<Tile>,
 }
 
-/// What was decided for a problem. None if no shape like it was tuned, or the default is best.
+/// The decision for a problem. None if no shape like it was tuned, or the default is best.
 pub fn decided(device: &OpenClDevice, problem: &Problem) -> Option<Parameters> {
     of(device)?.find(problem)?.1.parameters
 }

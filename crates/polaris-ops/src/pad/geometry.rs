@@ -1,4 +1,4 @@
-//! Where elements of padded or turned axes come from.
+//! Source elements of padded or flipped axes.
 
 use polaris_core::{Layout, MAX_RANK};
 

@@ -1,4 +1,4 @@
-//! Padding along any axes, its gradient, and arrays turned around.
+//! Padding along any axes, its gradient, and flips.
 
 mod cpu;
 mod fold;

@@ -1,4 +1,4 @@
-//! Padding, its gradient and flips by their plain definition.
+//! Padding, its gradient and flips by definition.
 
 use polaris_core::{DType, Shape};
 

@@ -1,4 +1,4 @@
-//! Padding and turning around as an operation: every element of the output is one of the input, or the
+//! Padding and flipping as an operation: every element of the output is one of the input, or the
 //! constant.
 
 use polaris_core::{DType, Element, Error as CoreError, MAX_RANK, bf16, f16};

@@ -7,7 +7,7 @@ use polaris_core::{DType, MAX_RANK};
 use crate::families::Family;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family =
     Family::new("pad", super::shipped_programs, || VARIANTS.len(), is_essential, case);
 

@@ -20,7 +20,7 @@ use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
 pub const GRAIN: usize = 16 * 1024;
-/// Elements of a line that windows are folded into: it should stay in the first cache.
+/// Elements of a line that windows are folded into: it should stay in the L1 cache.
 const LINE_ELEMENTS: usize = 4 * 1024;
 
 /// The rows of an array's planes, as the threads see them.

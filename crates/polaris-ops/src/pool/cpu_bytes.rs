@@ -1,5 +1,5 @@
-//! Maxima of bytes. Images with adjacent channels, which is how quantised ones lie, are folded all
-//! channels at a time; others element by element.
+//! Max pooling of int8. NHWC images, the layout of quantised ones, are folded all channels at a time; others element
+//! by element.
 
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;

@@ -1,5 +1,5 @@
-//! Pooling of images whose channels are adjacent: rows of an image are folded into one line of all its
-//! columns and channels, and then the columns of each window, all channels at a time.
+//! Pooling of NHWC images: rows of an image are folded into one line of all its columns and channels, and then the
+//! columns of each window, all channels at a time.
 
 use super::cpu::{GRAIN, Job, counts};
 use super::cpu_loops::{self as loops, Fold};

@@ -1,4 +1,4 @@
-//! Where the largest elements of windows are, on the CPU.
+//! Indices of the largest elements of windows on the CPU.
 
 use std::ops::Range;
 

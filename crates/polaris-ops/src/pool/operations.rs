@@ -1,4 +1,4 @@
-//! The two operations: their arrays and what must hold of them.
+//! The two operations: their arrays and checks.
 
 use polaris_core::{DType, Error as CoreError, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -15,7 +15,7 @@ use crate::{Array, ArrayType, Class, Error, Result, Work};
 pub struct Pool {
     /// What becomes of a window's elements.
     pub pooling: Pooling,
-    /// Where the windows lie.
+    /// The positions of the windows.
     pub windows: Windows,
 }
 
@@ -26,7 +26,7 @@ pub struct Pool {
 pub struct PoolGradient {
     /// What became of a window's elements; indices have no gradient.
     pub pooling: Pooling,
-    /// Where the windows lie.
+    /// The positions of the windows.
     pub windows: Windows,
 }
 

@@ -1,4 +1,4 @@
-//! Pooling by its plain definition, in `f64`.
+//! Pooling by definition, in `f64`.
 
 use polaris_core::Shape;
 

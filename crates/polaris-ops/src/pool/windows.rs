@@ -1,4 +1,4 @@
-//! Where the windows of a pooling lie along each axis.
+//! The positions of pooling windows along each axis.
 
 use polaris_core::Shape;
 

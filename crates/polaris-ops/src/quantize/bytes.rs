@@ -1,4 +1,4 @@
-//! From numbers in units of a scale to bytes.
+//! From floats in units of a scale to int8.
 
 use polaris_core::DType;
 
@@ -24,7 +24,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a type with a zero point; `None` if that is no byte of the type.
+    /// Of a type with a zero point; `None` if that is not a byte of the type.
     pub fn new((dtype, zero): (DType, i32), relu: bool) -> Option<Self> {
         let least = -i32::from(flip(dtype));
         let most = least + 255;
@@ -48,7 +48,7 @@ impl Limits {
         (value.round_ties_even() as i32) + self.offset.wrapping_add(ROUNDING.to_bits() as i32)
     }
 
-    /// A number in units of the scale, as a byte. What is no number becomes the lowest.
+    /// A number in units of the scale, as a byte. NaN becomes the lowest.
     #[inline(always)]
     pub fn byte(&self, value: f32) -> u8 {
         let value = if value > self.low { value } else { self.low };

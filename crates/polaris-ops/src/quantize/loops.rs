@@ -1,4 +1,4 @@
-//! Loops over rows of bytes and numbers.
+//! Loops over rows of int8 and floats.
 
 use polaris_core::DType;
 
@@ -41,7 +41,7 @@ impl Quantizer {
 /// how far off it is. Divisions take as long as all the rest of a loop.
 #[inline(always)]
 fn quotient<const VECTOR_BYTES: usize>(x: f32, scale: f32, inverse: f32) -> f32 {
-    // Where fusing is no instruction, it is a slow call.
+    // Where fusing is not an instruction, it is a slow call.
     if VECTOR_BYTES < 32 {
         return x / scale;
     }

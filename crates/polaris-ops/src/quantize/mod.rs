@@ -1,4 +1,4 @@
-//! Between floats and the bytes that stand for them, and sums of bytes.
+//! Quantisation: conversions between floats and int8, and quantised additions.
 
 mod bytes;
 mod loops;
@@ -35,7 +35,7 @@ pub struct Scale {
     pub zero: i32,
 }
 
-/// A function of single elements that takes or gives bytes, `u8` or `i8`.
+/// A elementwise function that takes or gives bytes, `u8` or `i8`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Requantize {
     /// The bytes that stand for numbers of `f32`: `saturate(round(x / scale) + zero)`, ties to even.
@@ -213,7 +213,8 @@ impl Requantize {
         if let Some(scale) =
             made.filter(|scale| Quantizer::new(output.dtype(), scale, false).is_none())
         {
-            let what = format!("zero is the byte {}, which {} has not", scale.zero, output.dtype());
+            let what =
+                format!("the zero point {} is out of range for {}", scale.zero, output.dtype());
             return Err(Error::InvalidParameter { op: OP, what });
         }
         writes_each_element_once(OP, output)

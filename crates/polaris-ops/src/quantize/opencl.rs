@@ -1,4 +1,4 @@
-//! Between floats and bytes on OpenCL devices.
+//! Quantisation on OpenCL devices.
 
 use polaris_core::{Collapsed, DType};
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};

@@ -1,4 +1,4 @@
-//! The cases of quantisation: each rule with both types of bytes.
+//! The cases of quantisation: each rule with both int8 types.
 
 use polaris_core::DType;
 
@@ -6,7 +6,7 @@ use super::{Requantize, Scale};
 use crate::families::Family;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "quantize",
     super::opencl::shipped_programs,

@@ -6,7 +6,7 @@ use super::{Distribution, Random};
 use crate::families::Family;
 use crate::suite::{Case, CaseParameters, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "random",
     super::opencl::shipped_programs,

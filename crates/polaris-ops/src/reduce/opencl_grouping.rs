@@ -54,7 +54,7 @@ impl Grouping {
     /// Whether the parameters fit together and the device; if not, what does not.
     ///
     /// # Errors
-    /// The condition that is violated, in words.
+    /// A description of the violated condition.
     pub fn check(&self, device: &Capabilities) -> Result<(), String> {
         let rule = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         rule(self.group.is_power_of_two(), "group is a power of two")?;

@@ -1,4 +1,4 @@
-//! Reductions by their plain definition, in `f64`.
+//! Reductions by definition, in `f64`.
 
 use polaris_core::{DType, Shape};
 

@@ -6,7 +6,7 @@ use super::{Pairing, Rope};
 use crate::families::Family;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "rope",
     super::opencl::shipped_programs,

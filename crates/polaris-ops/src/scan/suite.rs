@@ -6,7 +6,7 @@ use polaris_core::DType;
 use crate::families::Family;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
-/// What the list of operations says of it.
+/// Its entry in the list of operations.
 pub const FAMILY: Family =
     Family::new("scan", super::shipped_programs, || VARIANTS.len(), is_essential, case);
 

@@ -22,8 +22,8 @@ const GRAIN: usize = 8 * 1024;
 const SHARED: usize = 4 * LONG_BLOCK;
 /// Rows from this length on do not stay in a thread's caches between the passes.
 const TOO_LONG: usize = 64 * LONG_BLOCK;
-/// Rows that lie side by side are gathered in tiles of about this many elements, which stay in the
-/// second cache between the passes.
+/// Rows that lie side by side are gathered in tiles of about this many elements, which stay in the L2 cache between
+/// the passes.
 const TILE: usize = 64 * 1024;
 /// The fewest rows in a tile, where there are as many: two cache lines of `f32`.
 const LEAST_WIDTH: usize = 32;

@@ -1,4 +1,4 @@
-//! Softmax and its gradients by their plain definition, in `f64`.
+//! Softmax and its gradients by definition, in `f64`.
 
 use polaris_core::Shape;
 

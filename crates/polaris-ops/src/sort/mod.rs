@@ -60,7 +60,7 @@ pub fn top_k(x: &Array, k: usize, axis: usize) -> Result<(Array, Array)> {
     x.shape().axis_mask(op, &[axis])?;
     let length = x.shape()[axis];
     if k > length {
-        let what = format!("{k} of the {length} elements along axis {axis} were asked for");
+        let what = format!("{k} of the {length} elements along axis {axis} were requested");
         return Err(Error::InvalidParameter { op, what });
     }
     let indices = first_in_order(&ArgSort { axis, descending: true }, x, k)?;

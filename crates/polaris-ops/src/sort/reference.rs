@@ -1,4 +1,4 @@
-//! The order of elements by the plain definition.
+//! The order of elements by definition.
 
 use std::cmp::Ordering;
 

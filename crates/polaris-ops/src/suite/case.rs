@@ -1,4 +1,4 @@
-//! One case: run with each kernel, compared with the reference, surroundings looked after.
+//! One case: run with each kernel, compared with the reference, with guard zones checked.
 
 use std::rc::Rc;
 

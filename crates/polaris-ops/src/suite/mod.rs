@@ -1,4 +1,4 @@
-//! What must hold of operations, as cases that tests and checks of devices run.
+//! Test cases of operations, for tests and device checks.
 //!
 //! A case is an operation with arrays of some layouts, offsets and values. It is run with every
 //! kernel that supports it, between guard zones, over dirty memory, and compared with the
@@ -20,9 +20,9 @@ pub use values::{Domain, Numbers};
 pub struct CaseParameters {
     /// The shape of the output, or of a reduction's input.
     pub shape: Vec<usize>,
-    /// Where the inputs lie.
+    /// The layouts of the inputs.
     pub inputs: [Arrangement; 3],
-    /// Where the output lies.
+    /// The layout of the output.
     pub output: Arrangement,
     /// Axes of a reduction, as a bit mask.
     pub axes: u8,

@@ -1,4 +1,4 @@
-//! Arrays in every kind of place: strided, permuted, broadcast, at odd offsets, between guards.
+//! Operands in every kind of layout: strided, permuted, broadcast, at odd offsets, between guards.
 
 use crate::{Array, Result};
 use polaris_core::{Collapsed, DType, Layout, Shape};
@@ -8,7 +8,7 @@ use super::values::{Domain, Numbers, download, draw, upload};
 use crate::format::{Block, Role};
 use crate::weight::prepare;
 
-/// How an array lies in its buffer.
+/// The layout of an array in its buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arrangement {
     /// Elements in front of the first one.

@@ -1,4 +1,4 @@
-//! How far a result may be from its reference: the one place where that is said.
+//! All tolerances between results and references.
 
 use polaris_core::DType;
 

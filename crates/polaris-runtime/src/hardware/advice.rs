@@ -1,4 +1,4 @@
-//! Which device to run on, and why.
+//! The recommended mode and device, with the reason.
 
 use serde::Serialize;
 
@@ -97,9 +97,9 @@ fn left_out_clause(set_aside: &[&GpuCandidate]) -> String {
     let reasons = set_aside.iter().map(|device| {
         let why = match &device.unusable {
             Some(why) => printable(why).trim_end_matches('.').to_owned(),
-            None => "it is the CPU itself, which is faster without OpenCL".to_owned(),
+            None => "it runs on the CPU, which is faster without OpenCL".to_owned(),
         };
-        format!("{} is left out: {why}", display_name(device))
+        format!("{} is not used: {why}", display_name(device))
     });
     format!(" ({})", reasons.collect::<Vec<_>>().join("; "))
 }
@@ -183,9 +183,9 @@ mod tests {
     fn the_cpu_behind_opencl_is_never_recommended() {
         let pocl = GpuCandidate { runs_on_cpu: true, name: "PoCL".into(), ..gpu(0, 64 * GIB) };
         let reason = check(std::slice::from_ref(&pocl), Mode::Cpu, None);
-        assert!(reason.contains("PoCL is left out: it is the CPU itself"), "{reason}");
+        assert!(reason.contains("PoCL is not used: it runs on the CPU"), "{reason}");
         let reason = check(&[pocl, gpu(1, 8 * GIB)], Mode::Gpu, Some("opencl:1"));
-        assert!(reason.contains("PoCL is left out"), "{reason}");
+        assert!(reason.contains("PoCL is not used"), "{reason}");
     }
 
     #[test]
@@ -193,10 +193,10 @@ mod tests {
         let broken =
             GpuCandidate { unusable: Some("it failed its check.".into()), ..gpu(0, 8 * GIB) };
         let reason = check(std::slice::from_ref(&broken), Mode::Cpu, None);
-        assert!(reason.contains("(Card 0 is left out: it failed its check)"), "{reason}");
+        assert!(reason.contains("(Card 0 is not used: it failed its check)"), "{reason}");
         assert!(reason.contains("`--device opencl:0`"), "{reason}");
         let reason = check(&[broken, gpu(1, 2 * GIB)], Mode::Hybrid, Some("opencl:1"));
-        assert!(reason.contains("Card 0 is left out: it failed its check"), "{reason}");
+        assert!(reason.contains("Card 0 is not used: it failed its check"), "{reason}");
     }
 
     #[test]

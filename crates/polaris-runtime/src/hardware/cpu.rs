@@ -24,7 +24,7 @@ pub struct Cpu {
     pub logical_cores: usize,
     /// Highest known frequency; the nominal or current one where no maximum is published.
     pub frequency_mhz: Option<u32>,
-    /// Caches as the first core sees them, nearest first; empty where nobody tells.
+    /// Caches as the first core sees them, nearest first; empty if unknown.
     pub caches: Vec<Cache>,
     /// SIMD extensions found at run time, named as Rust's `target_feature` names them.
     pub simd: Vec<&'static str>,

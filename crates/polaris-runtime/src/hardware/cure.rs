@@ -1,4 +1,4 @@
-//! What to type so that OpenCL finds a card that is plugged in.
+//! Installation instructions for the OpenCL driver of a card.
 
 use super::distribution::{Distribution, Family};
 use super::pci::{PciGpu, Vendor};

@@ -1,4 +1,4 @@
-//! Which Linux distribution this is, so that advice can name the right package.
+//! The Linux distribution, which determines package names.
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
-//! What the processor says of itself: SIMD levels, and CPUID for systems without
-//! Linux's files.
+//! SIMD levels of the processor, and CPUID for systems without Linux's files.
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 pub(super) use x86::{caches, frequency_mhz, name};

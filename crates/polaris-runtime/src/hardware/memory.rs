@@ -78,8 +78,8 @@ fn limit_along(mut ram: Ram, mount: &Path, path: &str, files: &Controller) -> Ra
 }
 
 fn limit_at(ram: Ram, group: &Path, files: &Controller) -> Ram {
-    // "max" (version 2) is no number; version 1 writes a huge one. A limit of 0 is
-    // no limit a running process can have.
+    // "max" (version 2) is not a number; version 1 writes a huge one. A limit of 0 is not a limit a running process
+    // can have.
     let Some(limit) = read_number(&group.join(files.limit)).filter(|limit| *limit > 0) else {
         return ram;
     };

@@ -1,5 +1,5 @@
-//! What this machine consists of, found without OpenCL, and what follows from it:
-//! the chip behind a driver's name, the cure for a missing driver, the advised device.
+//! Hardware detection without OpenCL: the machine's components, the chip behind a driver's name, instructions for a
+//! missing driver, the recommended device.
 
 mod advice;
 mod chip;

@@ -1,5 +1,4 @@
-//! What Polaris remembers about this machine between runs: measurements, checks and the kernels
-//! that a driver computes wrongly.
+//! What Polaris stores about this machine: measurements, checks and quarantined kernels.
 
 mod paths;
 mod profile;

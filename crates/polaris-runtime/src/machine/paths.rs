@@ -1,4 +1,4 @@
-//! Where the files of Polaris lie.
+//! The folders for the files of Polaris.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -55,7 +55,7 @@ impl Paths {
         self.cache.as_ref().map(|cache| cache.join("programs"))
     }
 
-    /// The folder of models' weights in the form that the CPU likes best.
+    /// The folder of models' weights in its preferred form.
     pub fn packed(cache: &Path) -> PathBuf {
         cache.join("packed")
     }

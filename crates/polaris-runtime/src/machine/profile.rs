@@ -123,15 +123,12 @@ impl Profile {
     pub fn load(path: &Path) -> Self {
         match read_text(path, MAX_BYTES) {
             Ok(text) => Self::parse(&text).unwrap_or_else(|why| {
-                log::warn!("{} is not used: {why}; measurements start afresh", path.display());
+                log::warn!("ignoring {}: {why}; a new profile is started", path.display());
                 Self::default()
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Self::default(),
             Err(error) => {
-                log::warn!(
-                    "{} cannot be read ({error}); measurements start afresh",
-                    path.display()
-                );
+                log::warn!("cannot read {} ({error}); a new profile is started", path.display());
                 Self::default()
             }
         }
@@ -141,7 +138,7 @@ impl Profile {
         let profile: Self = serde_json::from_str(text)
             .map_err(|error| format!("it is damaged ({})", printable(&error.to_string())))?;
         if profile.schema != SCHEMA {
-            return Err(format!("its version is {:?} and {SCHEMA:?} was expected", profile.schema));
+            return Err(format!("its version is {:?}; expected {SCHEMA:?}", profile.schema));
         }
         Ok(profile)
     }
@@ -204,7 +201,7 @@ impl Profile {
     fn load_or_set_aside(path: &Path) -> Self {
         let parsed = match read_text(path, MAX_BYTES) {
             Ok(text) => Self::parse(&text),
-            // What is no file is not replaced either.
+            // What is not a file is not replaced either.
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::InvalidInput].contains(&error.kind()) =>
             {

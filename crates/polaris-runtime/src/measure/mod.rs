@@ -1,5 +1,4 @@
-//! What a device really reaches: arithmetic, memory, transfers, launches. Measured, never guessed
-//! from a name; medians of repeated runs after a warm-up.
+//! Measures arithmetic, memory, transfers and launches of a device: medians of repeated runs after a warm-up.
 
 mod cpu;
 mod opencl;

@@ -1,4 +1,4 @@
-//! A block of device memory with its way home, and who is using it from the host.
+//! A block of device memory that returns to its allocator, and counts its users on the host.
 
 use std::fmt;
 use std::sync::Arc;

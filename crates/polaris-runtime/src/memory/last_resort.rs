@@ -1,4 +1,4 @@
-//! An allocator for programs that end in order where Rust would abort.
+//! An allocator that exits with a documented code where Rust would abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -1,4 +1,4 @@
-//! What a device's memory holds, for the moment when there is no more of it.
+//! The live blocks of a device, for out-of-memory errors.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Memory of devices: raw blocks, their accounting, and the typed buffers everyone else sees.
+//! Device memory: raw blocks, their accounting, and typed buffers.
 
 mod allocator;
 mod block;

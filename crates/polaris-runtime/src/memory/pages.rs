@@ -1,5 +1,5 @@
-//! Large blocks of memory in huge pages: a stream through ordinary ones stops at every fourth
-//! kilobyte to look up the next. Linux hands them out on request.
+//! Huge pages for large blocks of memory, which Linux grants on request: streaming through ordinary pages needs an
+//! address translation every 4 KiB.
 
 use std::ptr::{self, NonNull};
 

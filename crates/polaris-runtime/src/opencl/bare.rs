@@ -1,5 +1,4 @@
-//! A launch by OpenCL's own functions and nothing else: what a C program would do, to see what
-//! Polaris adds to it.
+//! A launch with plain OpenCL calls, as a C program would do it: the baseline for the overhead of Polaris.
 
 use std::ptr;
 use std::sync::Arc;

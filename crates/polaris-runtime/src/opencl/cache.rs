@@ -1,8 +1,7 @@
 //! Built programs on disk, shared by all processes of a user.
 //!
-//! A file is named by the hash of everything its contents depend on, is written beside its place
-//! and then renamed, and carries a checksum. So readers never see half a file, and a damaged one
-//! is as good as absent.
+//! A file is named by the hash of everything its contents depend on, is written to a temporary name and then renamed,
+//! and carries a checksum. So readers never see half a file, and a damaged one is as good as absent.
 
 use std::fs;
 use std::path::PathBuf;
@@ -91,7 +90,7 @@ impl ProgramCache {
         let bytes = polaris_files::read(&path, MAX_BYTES).ok()?;
         let payload = unpack(&bytes, key);
         if payload.is_none() {
-            log::info!("{} is damaged; the program is built anew", path.display());
+            log::info!("{} is damaged; the program is rebuilt", path.display());
         }
         payload.map(<[u8]>::to_vec)
     }
@@ -119,8 +118,7 @@ impl ProgramCache {
         self.write_failure.call_once(|| {
             let folder = self.folder.as_ref().map(|folder| folder.display().to_string());
             log::warn!(
-                "programs cannot be kept in {} ({error}), so they are built anew in every process; \
-                 make the folder writable or set POLARIS_CACHE_DIR to one that is",
+                "cannot store programs in {} ({error}), so every process rebuilds them; make the folder writable or set POLARIS_CACHE_DIR to one that is",
                 folder.unwrap_or_default(),
             );
         });

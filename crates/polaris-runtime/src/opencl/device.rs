@@ -65,7 +65,7 @@ unsafe impl Send for OpenClDevice {}
 unsafe impl Sync for OpenClDevice {}
 
 impl OpenClDevice {
-    /// A queue that copies as those of devices with memory of their own do.
+    /// A queue that copies as those of devices with discrete memory do.
     #[cfg(test)]
     pub(super) fn staged_queue(&self) -> Result<ClQueue> {
         let options = QueueOptions::default();
@@ -89,7 +89,7 @@ impl OpenClDevice {
         let (major, minor) = version(info.opencl_version.as_deref().unwrap_or_default());
         if (major, minor) < (1, 2) {
             return Err(unusable(format!(
-                "it speaks OpenCL {major}.{minor}; at least 1.2 is needed"
+                "it supports OpenCL {major}.{minor}; at least 1.2 is needed"
             )));
         }
         if device_number(raw, cl::CL_DEVICE_COMPILER_AVAILABLE) == Some(0) {
@@ -190,6 +190,15 @@ impl OpenClDevice {
             return Err(taken(&kernel, "another program's kernel"));
         }
         Ok(kernel)
+    }
+
+    /// A kernel that is not kept under a key: its caller keeps it. Its program is kept, in memory and on disk, as
+    /// every other.
+    ///
+    /// # Errors
+    /// `BuildFailed`, or `BadLaunch` if the program has no kernel of that name.
+    pub fn build_kernel(&self, entry: &str, source: &ProgramSource) -> Result<Kernel> {
+        self.programs.get(source)?.kernel(entry)
     }
 
     /// Begins a launch on the default queue.

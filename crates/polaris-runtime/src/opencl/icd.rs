@@ -1,5 +1,5 @@
-//! The driver files of the OpenCL loader. They are inspected before the loader sees them: it skips a broken
-//! one without a word, and crashes or hangs on some.
+//! The driver files of the OpenCL loader. They are inspected before the loader sees them: it skips a broken one
+//! silently, and crashes or hangs on some.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

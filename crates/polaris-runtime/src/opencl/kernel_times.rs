@@ -1,4 +1,4 @@
-//! How long each kernel of a queue takes, by the device's own clock.
+//! Times of the kernels of a queue, by the device's clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

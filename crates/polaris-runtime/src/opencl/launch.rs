@@ -189,13 +189,15 @@ impl Launch<'_> {
         let bad = |why: String| Error::BadLaunch { kernel: self.kernel.name.clone(), why };
         if self.kernel.arguments.is_some_and(|count| count != self.next) {
             return Err(bad(format!(
-                "{} arguments were given and {} expected",
+                "{} arguments were given; {} expected",
                 self.next,
                 self.kernel.arguments.unwrap_or_default()
             )));
         }
         if global.len() != local.len() || !(1..=3).contains(&global.len()) || local.contains(&0) {
-            return Err(bad(format!("global size {global:?} and local size {local:?} do not fit")));
+            return Err(bad(format!(
+                "global size {global:?} and local size {local:?} do not match"
+            )));
         }
         let mut rounded = [1; 3];
         for (rounded, (&global, &local)) in rounded.iter_mut().zip(global.iter().zip(local)) {
@@ -204,7 +206,7 @@ impl Launch<'_> {
             })?;
         }
         if rounded[..global.len()].contains(&0) {
-            return Err(bad("there is nothing to do".into()));
+            return Err(bad("the global size is zero".into()));
         }
         let library =
             cl3::load_library().as_ref().expect("OpenCL should be loaded while a device lives");

@@ -28,7 +28,7 @@ pub struct OpenClReport {
     pub searched: bool,
     /// Whether the loader library is there and was not switched off.
     pub available: bool,
-    /// Why there is no OpenCL, or fewer devices than one may expect. In words for the user.
+    /// Why there is no OpenCL, or fewer devices than expected.
     pub problems: Vec<String>,
     /// Platforms that answered, with their versions.
     pub platforms: Vec<String>,
@@ -65,13 +65,11 @@ pub(crate) fn discover(
 ) -> (Vec<Arc<OpenClDevice>>, OpenClReport) {
     let mut report = OpenClReport { searched: options.opencl, ..OpenClReport::default() };
     if !options.opencl {
-        report.problems.push("OpenCL was not looked for, since only the CPU was asked for".into());
+        report.problems.push("OpenCL was not searched, since only the CPU was requested".into());
         return (Vec::new(), report);
     }
     if std::env::var("POLARIS_OPENCL").is_ok_and(|value| value.eq_ignore_ascii_case("off")) {
-        report
-            .problems
-            .push("OpenCL is switched off by POLARIS_OPENCL=off; unset it to use it".into());
+        report.problems.push("POLARIS_OPENCL=off disables OpenCL; unset it to use OpenCL".into());
         return (Vec::new(), report);
     }
     enable_rusticl();
@@ -100,7 +98,7 @@ pub(crate) fn discover(
         }
     }
     if report.icds.iter().any(|icd| icd.harmful) {
-        let why = "the OpenCL loader would crash or hang on such a file; repair or remove it";
+        let why = "the OpenCL loader would crash or hang on this file; repair or remove it";
         report.problems.push(why.into());
         return (Vec::new(), report);
     }

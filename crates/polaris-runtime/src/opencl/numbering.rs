@@ -1,7 +1,7 @@
-//! Which number a device has: GPUs come first, and a number once remembered stays with its device.
+//! Device numbers: GPUs come first, and a stored number stays with its device.
 //!
-//! Loaders list drivers in an order of their own, and a driver that runs on the processor is often the first. Who wrote
-//! `opencl:0` down means a device, not a place in that list.
+//! Loaders list drivers in an order of their own, and a driver that runs on the processor is often the first. A
+//! script with `opencl:0` means a device, not a position in that list.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(number(&both, |_: &str| None, true), [0, 1]);
         // The processor was there alone before the card was.
         assert_eq!(number(&both, remembered(&[("pocl", 0)]), false), [0, 1]);
-        // A card that is not there keeps its number for when it is back.
+        // A card that is not installed keeps its number for when it is back.
         let new = listed(&[("pocl", cpu), ("arc", gpu)]);
         assert_eq!(number(&new, remembered(&[("radeon", 0), ("pocl", 1)]), false), [1, 0]);
         let twins = listed(&[("pocl", cpu), ("radeon", gpu), ("radeon", gpu)]);

@@ -1,6 +1,6 @@
 //! Capabilities that only the compiler can confirm. An extension in a driver's list is a claim;
-//! a program that builds is evidence. Nothing is tried that the driver does not claim, since some
-//! compilers take the whole process down on what they do not know.
+//! a program that builds is evidence. Nothing is tried that the driver does not claim, since some compilers crash the
+//! process on unknown code.
 
 use crate::opencl::ProgramSource;
 use crate::opencl::program::{Defines, EXACT_DIVISION, Programs};

@@ -1,6 +1,7 @@
 //! Programs: OpenCL C source with typed defines, built at most once in a process and, where the
 //! disk allows, at most once on a machine.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::fmt::{self, Write as _};
@@ -44,7 +45,7 @@ impl fmt::Display for Define {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defines {
     values: Vec<(&'static str, Define)>,
-    texts: Vec<&'static str>,
+    texts: Vec<Cow<'static, str>>,
 }
 
 impl Defines {
@@ -53,7 +54,7 @@ impl Defines {
         Self::default()
     }
 
-    /// Adds a number (or truth value, as 0 or 1).
+    /// Adds a number (or bool, as 0 or 1).
     #[must_use]
     pub fn number(mut self, name: &'static str, value: impl Into<i64>) -> Self {
         self.values.push((name, Define::Number(value.into())));
@@ -69,7 +70,8 @@ impl Defines {
 
     /// Adds a text that stands between the parameters and the parts, once: the functions that a parameter names.
     #[must_use]
-    pub fn text(mut self, text: &'static str) -> Self {
+    pub fn text(mut self, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
         if !self.texts.contains(&text) {
             self.texts.push(text);
         }
@@ -103,7 +105,8 @@ impl ProgramSource {
         for (name, value) in self.defines.iter() {
             let _ = writeln!(text, "#define {name} {value}");
         }
-        for part in self.defines.texts.iter().chain(self.parts) {
+        let texts = self.defines.texts.iter().map(|text| &**text);
+        for part in texts.chain(self.parts.iter().copied()) {
             text.push_str(part);
             text.push('\n');
         }
@@ -331,7 +334,7 @@ impl Programs {
         let raw =
             unsafe { create_program_with_binary(self.context, &[self.raw_device], &[&binary]) };
         let program = self.wrap(raw.ok()?, source);
-        // The driver may refuse its own binary, say after a change of settings: build anew.
+        // The driver may refuse its own binary, say after a change of settings: build again.
         build_program(program.raw, &[self.raw_device], c"", None, std::ptr::null_mut()).ok()?;
         self.from_disk.fetch_add(1, Ordering::Relaxed);
         Some(program)

@@ -1,5 +1,5 @@
-//! Asking OpenCL for facts. A query that fails yields nothing instead of an error: drivers differ
-//! in what they answer, and a missing fact must not cost the device.
+//! OpenCL queries. A query that fails returns nothing instead of an error, since drivers differ and a missing fact
+//! must not make a device unusable.
 
 use cl3::device::get_device_data;
 use cl3::platform::get_platform_data;

@@ -1,6 +1,6 @@
-//! Whether a shared library is whole. The system's loader maps a library as its headers say; where a file
-//! ends before that, as after a download or an update that broke off, the process ends with SIGBUS when it
-//! touches what is not there.
+//! Checks that a shared library is complete. The system's loader maps a library as its headers say; if the file is
+//! truncated, as after an interrupted download or update, the process ends with SIGBUS when it touches the missing
+//! part.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -44,7 +44,7 @@ fn inspect_file(path: &Path) -> SharedObject {
     };
     if end > metadata.len() {
         let has = metadata.len();
-        return damaged(format!("it is cut off: it has {has} bytes, and its contents need {end}"));
+        return damaged(format!("it is truncated: it has {has} bytes and needs {end}"));
     }
     SharedObject::Whole
 }

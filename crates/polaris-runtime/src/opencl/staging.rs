@@ -1,6 +1,5 @@
-//! Pinned host memory through which bytes travel to and from a device with memory of its own:
-//! drivers copy from ordinary memory at a fraction of the bus's speed, and only while the caller
-//! waits.
+//! Pinned host memory through which bytes travel to and from a device with discrete memory: drivers copy from
+//! ordinary memory at a fraction of the bus's speed, and only while the caller waits.
 
 use std::ptr;
 use std::sync::{Mutex, PoisonError};

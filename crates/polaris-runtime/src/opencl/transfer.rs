@@ -1,5 +1,5 @@
-//! Copies between the host and a device with memory of its own, through pinned chunks. Several threads fill or
-//! empty them: one alone copies memory slower than a bus carries it, and takes new pages one by one.
+//! Copies between the host and a device with discrete memory, through pinned chunks. Several threads fill or empty
+//! them: one alone copies memory slower than a bus carries it, and takes new pages one by one.
 
 use std::ptr;
 use std::sync::{Mutex, PoisonError};

@@ -55,7 +55,7 @@ fn what_exceeds_the_budget_is_refused_in_figures() {
         let half = bytes(device, MIB / 2).unwrap();
         let message = assert_out_of_memory(bytes(device, MIB), [MIB, MIB / 2, MIB / 2]);
         let live = "live, largest first: u8 [524288] of 512 KiB";
-        for part in [&device.id().to_string(), "1 MiB", "512 KiB", "--memory-limit", live] {
+        for part in [&device.id().to_string(), "1 MiB", "512 KiB", "memory limit", live] {
             assert!(message.contains(part), "{message}");
         }
         let other_half = bytes(device, MIB / 2).unwrap();

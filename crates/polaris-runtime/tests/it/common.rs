@@ -52,7 +52,7 @@ pub fn options_in(folder: &Path, memory_limits: Vec<MemoryLimit>) -> RuntimeOpti
     RuntimeOptions { threads: Some(2), memory_limits, paths, ..RuntimeOptions::default() }
 }
 
-/// The OpenCL devices; without any, the test is skipped in words, or fails if they are required.
+/// The OpenCL devices; without any, the test is skipped with a message, or fails if they are required.
 pub fn opencl_devices(runtime: &Runtime) -> &[DeviceRef] {
     let found = &runtime.devices()[1..];
     if found.is_empty() {
@@ -87,7 +87,7 @@ pub fn pattern<T: Element>(len: usize, seed: usize) -> Vec<T> {
     values
 }
 
-/// Equality of bytes: NaN equals itself, and a truth value must keep its byte.
+/// Equality of bytes: NaN equals itself, and a bool must keep its byte.
 #[track_caller]
 pub fn assert_same<T: Element>(found: &[T], expected: &[T], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");

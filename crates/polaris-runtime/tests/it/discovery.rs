@@ -140,7 +140,7 @@ fn a_driver_file_of_garbage_is_named() {
         ("garbage.icd", &garbage),
         ("half.icd", b"libhalf.so\0.1\n"),
         ("long.icd", &[b'a'; 20_000]),
-        // A file that is there and that is no library.
+        // A file that is there and that is not a library.
         ("text.icd", b"/etc/passwd\n"),
     ];
     let Some((_folder, found)) = found_with_drivers(&files) else { return };
@@ -203,13 +203,13 @@ fn a_driver_that_is_cut_off_is_named_and_not_loaded() {
     let icd = format!("{}\n", library.display());
     let files = [("half.icd", icd.as_bytes())];
     let Some((_folder, found)) = found_with_drivers(&files) else { return };
-    assert_names(&problems(&found), &["half.icd", "driver.so", "cut off", "reinstall"]);
+    assert_names(&problems(&found), &["half.icd", "driver.so", "truncated", "reinstall"]);
     // A driver that is named without a file.
     let empty = TempDir::new().unwrap();
     let found = found_by(
         discover().env("OCL_ICD_VENDORS", empty.path()).env("OCL_ICD_FILENAMES", &library),
     );
-    assert_names(&problems(&found), &["driver.so", "cut off"]);
+    assert_names(&problems(&found), &["driver.so", "truncated"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -248,7 +248,7 @@ fn a_loader_that_is_cut_off_is_named_and_not_loaded() {
     let found = found_by(discover().env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(found["devices"], json!(["cpu"]));
     assert_eq!(found["opencl"]["available"], false);
-    assert_names(&problems(&found), &["libOpenCL.so.1", "cut off", "reinstall"]);
+    assert_names(&problems(&found), &["libOpenCL.so.1", "truncated", "reinstall"]);
     assert_eq!(found["loaded"], false);
 }
 
@@ -261,7 +261,7 @@ fn nothing_of_opencl_is_opened_where_only_the_cpu_is_asked_for() {
     assert_eq!(found["opencl"]["icds"], json!([]));
     assert_eq!(found["loaded"], false, "no library of OpenCL is in the process");
     assert_eq!(found["rusticl"], Value::Null);
-    assert_names(&problems(&found), &["not looked for", "only the CPU"]);
+    assert_names(&problems(&found), &["not searched", "only the CPU"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Threads that the system refuses are an error in words, not the end of the process.
+//! Threads that the system refuses are a clear error, not the end of the process.
 
 use crate::common::{answer, any_runtime, child, is_child, options_in, tell};
 use polaris_runtime::cpu::MAX_THREADS;

@@ -5,7 +5,8 @@ use polaris_ops::pad::{PadMode, flip, pad, pad_gradient};
 use polaris_ops::scan::cumsum;
 use polaris_ops::sort::{argsort, top_k};
 
-use crate::{Result, Tensor};
+use crate::axis::resolve_all;
+use crate::{Axis, Result, Tensor};
 
 impl Tensor {
     /// The slices of an axis at these indices, `i32` or `i64` of any shape, which takes the place of
@@ -13,7 +14,8 @@ impl Tensor {
     ///
     /// # Errors
     /// `IndexOutOfRange`, or if types or devices do not fit.
-    pub fn take(&self, axis: usize, indices: &Self) -> Result<Self> {
+    pub fn take(&self, axis: impl Axis, indices: &Self) -> Result<Self> {
+        let axis = axis.resolve("take", self.rank())?;
         let result = Self::new(take(self.array(), axis, indices.array())?);
         Ok(Self::record("take", result, &[self], |_| {
             let (indices, shape) = (indices.save("take"), *self.shape());
@@ -38,7 +40,8 @@ impl Tensor {
     ///
     /// # Errors
     /// `IndexOutOfRange`, or if shapes, types or devices do not fit.
-    pub fn gather(&self, axis: usize, index: &Self) -> Result<Self> {
+    pub fn gather(&self, axis: impl Axis, index: &Self) -> Result<Self> {
+        let axis = axis.resolve("gather", self.rank())?;
         let result = Self::new(gather(self.array(), axis, index.array())?);
         Ok(Self::record("gather", result, &[self], |_| {
             let (index, shape) = (index.save("gather"), *self.shape());
@@ -56,7 +59,8 @@ impl Tensor {
     ///
     /// # Errors
     /// `IndexOutOfRange`, or if shapes, types or devices do not fit.
-    pub fn scatter_add(&self, axis: usize, index: &Self, source: &Self) -> Result<Self> {
+    pub fn scatter_add(&self, axis: impl Axis, index: &Self, source: &Self) -> Result<Self> {
+        let axis = axis.resolve("scatter_add", self.rank())?;
         let arrays = [self, index, source].map(Self::array);
         let result = Self::new(scatter_add(arrays[0], axis, arrays[1], arrays[2])?);
         Ok(Self::record("scatter_add", result, &[self, source], |_| {
@@ -76,7 +80,8 @@ impl Tensor {
     ///
     /// # Errors
     /// `IndexOutOfRange`, or if shapes, types or devices do not fit.
-    pub fn scatter(&self, axis: usize, index: &Self, source: &Self) -> Result<Self> {
+    pub fn scatter(&self, axis: impl Axis, index: &Self, source: &Self) -> Result<Self> {
+        let axis = axis.resolve("scatter", self.rank())?;
         let arrays = [self, index, source].map(Self::array);
         let result = Self::new(scatter(arrays[0], axis, arrays[1], arrays[2])?);
         Ok(Self::record("scatter", result, &[self], |_| {
@@ -107,7 +112,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist.
-    pub fn flip(&self, axes: &[usize]) -> Result<Self> {
+    pub fn flip(&self, axes: &[impl Axis]) -> Result<Self> {
+        let axes = &resolve_all("flip", axes, self.rank())?;
         let result = Self::new(flip(self.array(), axes)?);
         let axes = axes.to_vec();
         Ok(Self::record("flip", result, &[self], |_| {
@@ -119,7 +125,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist.
-    pub fn cumsum(&self, axis: usize) -> Result<Self> {
+    pub fn cumsum(&self, axis: impl Axis) -> Result<Self> {
+        let axis = axis.resolve("cumsum", self.rank())?;
         let result = Self::new(cumsum(self.array(), axis, false)?);
         Ok(Self::record("cumsum", result, &[self], |_| {
             move |gradient: &Self, _: &[bool]| {
@@ -132,7 +139,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist.
-    pub fn argsort(&self, axis: usize, descending: bool) -> Result<Self> {
+    pub fn argsort(&self, axis: impl Axis, descending: bool) -> Result<Self> {
+        let axis = axis.resolve("argsort", self.rank())?;
         Ok(Self::new(argsort(self.array(), axis, descending)?))
     }
 
@@ -140,7 +148,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist.
-    pub fn sort(&self, axis: usize, descending: bool) -> Result<(Self, Self)> {
+    pub fn sort(&self, axis: impl Axis, descending: bool) -> Result<(Self, Self)> {
+        let axis = axis.resolve("sort", self.rank())?;
         let indices = self.argsort(axis, descending)?;
         Ok((self.gather(axis, &indices)?, indices))
     }
@@ -149,7 +158,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist or is shorter.
-    pub fn topk(&self, k: usize, axis: usize) -> Result<(Self, Self)> {
+    pub fn topk(&self, k: usize, axis: impl Axis) -> Result<(Self, Self)> {
+        let axis = axis.resolve("topk", self.rank())?;
         let indices = Self::new(top_k(self.array(), k, axis)?.1);
         Ok((self.gather(axis, &indices)?, indices))
     }

@@ -3,7 +3,8 @@
 use polaris_core::Shape;
 use polaris_ops::{Reduction, reduce};
 
-use crate::{Result, Tensor};
+use crate::axis::resolve_all;
+use crate::{Axis, Result, Tensor};
 
 impl Tensor {
     /// The sum of all elements.
@@ -18,7 +19,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist.
-    pub fn sum_axes(&self, axes: &[usize], keep_dims: bool) -> Result<Self> {
+    pub fn sum_axes(&self, axes: &[impl Axis], keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("sum_axes", axes, self.rank())?;
         self.additive(Reduction::Sum, axes, keep_dims)
     }
 
@@ -34,7 +36,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`mean`](Self::mean), and if an axis does not exist.
-    pub fn mean_axes(&self, axes: &[usize], keep_dims: bool) -> Result<Self> {
+    pub fn mean_axes(&self, axes: &[impl Axis], keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("mean_axes", axes, self.rank())?;
         self.additive(Reduction::Mean, axes, keep_dims)
     }
 
@@ -59,7 +62,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist, or there is nothing to choose from.
-    pub fn amax(&self, axes: &[usize], keep_dims: bool) -> Result<Self> {
+    pub fn amax(&self, axes: &[impl Axis], keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("amax", axes, self.rank())?;
         self.extreme(Reduction::Max, axes, keep_dims)
     }
 
@@ -67,7 +71,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist, or there is nothing to choose from.
-    pub fn amin(&self, axes: &[usize], keep_dims: bool) -> Result<Self> {
+    pub fn amin(&self, axes: &[impl Axis], keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("amin", axes, self.rank())?;
         self.extreme(Reduction::Min, axes, keep_dims)
     }
 
@@ -91,7 +96,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist, or is empty.
-    pub fn argmax(&self, axis: usize, keep_dims: bool) -> Result<Self> {
+    pub fn argmax(&self, axis: impl Axis, keep_dims: bool) -> Result<Self> {
+        let axis = axis.resolve("argmax", self.rank())?;
         self.reduced(Reduction::ArgMax, &[axis], keep_dims)
     }
 
@@ -100,7 +106,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`mean_axes`](Self::mean_axes).
-    pub fn var(&self, axes: &[usize], correction: usize, keep_dims: bool) -> Result<Self> {
+    pub fn var(&self, axes: &[impl Axis], correction: usize, keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("var", axes, self.rank())?;
         let centred = self.sub(&self.mean_axes(axes, true)?)?;
         let kept = self.shape().reduce("var", axes, true)?;
         let count = self.elements() / kept.elements().max(1);
@@ -112,7 +119,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist, or is empty.
-    pub fn logsumexp(&self, axes: &[usize], keep_dims: bool) -> Result<Self> {
+    pub fn logsumexp(&self, axes: &[impl Axis], keep_dims: bool) -> Result<Self> {
+        let axes = &resolve_all("logsumexp", axes, self.rank())?;
         // The largest only moves the computation; it has no part in the gradient. Where it is not
         // finite there is nothing to move.
         let largest = self.detach().amax(axes, true)?;

@@ -7,7 +7,8 @@ use polaris_core::{DType, Error as CoreError, Layout, Shape};
 use polaris_ops::{Array, copy, fill};
 use polaris_runtime::{DeviceExt, DeviceRef};
 
-use crate::{Error, Result, Tensor};
+use crate::axis::resolve_all;
+use crate::{Axis, Error, Result, Tensor};
 
 /// What can be done with the gradient of a view whose forward only rearranged elements.
 type Back = dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync;
@@ -57,7 +58,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If `axes` is not a permutation.
-    pub fn permute(&self, axes: &[usize]) -> Result<Self> {
+    pub fn permute(&self, axes: &[impl Axis]) -> Result<Self> {
+        let axes = &resolve_all("permute", axes, self.rank())?;
         let array = self.array().permute(axes)?;
         let mut inverse = vec![0; axes.len()];
         axes.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
@@ -69,25 +71,19 @@ impl Tensor {
     ///
     /// # Errors
     /// If an axis does not exist.
-    pub fn transpose(&self, first: usize, second: usize) -> Result<Self> {
+    pub fn transpose(&self, first: impl Axis, second: impl Axis) -> Result<Self> {
         let rank = self.rank();
-        if let Some(&axis) = [first, second].iter().find(|&&axis| axis >= rank) {
-            return Err(CoreError::AxisOutOfRange { op: "transpose", axis, rank }.into());
-        }
         let mut axes: Vec<usize> = (0..rank).collect();
-        axes.swap(first, second);
+        axes.swap(first.resolve("transpose", rank)?, second.resolve("transpose", rank)?);
         self.permute(&axes)
     }
 
-    /// A new axis of length 1.
+    /// A new axis of length 1, which stands at this place in the result: -1 puts it last.
     ///
     /// # Errors
     /// If the axis would lie beyond the end.
-    pub fn unsqueeze(&self, axis: usize) -> Result<Self> {
-        let rank = self.rank();
-        if axis > rank {
-            return Err(CoreError::AxisOutOfRange { op: "unsqueeze", axis, rank }.into());
-        }
+    pub fn unsqueeze(&self, axis: impl Axis) -> Result<Self> {
+        let axis = axis.resolve("unsqueeze", self.rank() + 1)?;
         let mut dims = self.dims().to_vec();
         dims.insert(axis, 1);
         self.reshape(&dims)
@@ -97,16 +93,12 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist or has another length.
-    pub fn squeeze(&self, axis: usize) -> Result<Self> {
-        let (op, rank) = ("squeeze", self.rank());
-        match self.dims().get(axis) {
-            Some(1) => {}
-            Some(length) => {
-                let what =
-                    format!("axis {axis} has length {length}; only length 1 can be left out");
-                return Err(Error::InvalidParameter { op, what });
-            }
-            None => return Err(CoreError::AxisOutOfRange { op, axis, rank }.into()),
+    pub fn squeeze(&self, axis: impl Axis) -> Result<Self> {
+        let axis = axis.resolve("squeeze", self.rank())?;
+        let length = self.dims()[axis];
+        if length != 1 {
+            let what = format!("axis {axis} has length {length}; only length 1 can be left out");
+            return Err(Error::InvalidParameter { op: "squeeze", what });
         }
         let mut dims = self.dims().to_vec();
         dims.remove(axis);
@@ -128,7 +120,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the range leaves the axis.
-    pub fn narrow(&self, axis: usize, range: Range<usize>) -> Result<Self> {
+    pub fn narrow(&self, axis: impl Axis, range: Range<usize>) -> Result<Self> {
+        let axis = axis.resolve("narrow", self.rank())?;
         self.slice(axis, range, 1)
     }
 
@@ -136,7 +129,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the range leaves the axis.
-    pub fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
+    pub fn slice(&self, axis: impl Axis, range: Range<usize>, step: usize) -> Result<Self> {
+        let axis = axis.resolve("slice", self.rank())?;
         let array = self.array().slice(axis, range.clone(), step)?;
         let before = *self.shape();
         let back = Box::new(move |gradient: &Self| {
@@ -151,7 +145,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the index lies beyond the axis.
-    pub fn select(&self, axis: usize, index: usize) -> Result<Self> {
+    pub fn select(&self, axis: impl Axis, index: usize) -> Result<Self> {
+        let axis = axis.resolve("select", self.rank())?;
         self.narrow(axis, index..index.saturating_add(1))?.squeeze(axis)
     }
 
@@ -207,7 +202,13 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are none, or shapes, types or devices do not fit.
-    pub fn concatenate(tensors: &[&Self], axis: usize) -> Result<Self> {
+    pub fn concatenate(tensors: &[&Self], axis: impl Axis) -> Result<Self> {
+        let rank = tensors.first().map_or(0, |tensor| tensor.rank());
+        let axis = match tensors.is_empty() {
+            // The operation says what is wrong with no tensors.
+            true => 0,
+            false => axis.resolve("concatenate", rank)?,
+        };
         let arrays: Vec<&Array> = tensors.iter().map(|tensor| tensor.array()).collect();
         let result = Self::new(copy::concatenate(&arrays, axis)?);
         let mut starts = vec![0];
@@ -228,7 +229,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`concatenate`](Self::concatenate).
-    pub fn stack(tensors: &[&Self], axis: usize) -> Result<Self> {
+    pub fn stack(tensors: &[&Self], axis: impl Axis) -> Result<Self> {
         let wider = tensors.iter().map(|tensor| tensor.unsqueeze(axis));
         let wider: Vec<Self> = wider.collect::<Result<_>>()?;
         Self::concatenate(&wider.iter().collect::<Vec<_>>(), axis)
@@ -238,8 +239,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the axis does not exist, or the length is zero.
-    pub fn split(&self, axis: usize, length: usize) -> Result<Vec<Self>> {
-        self.shape().axis_mask("split", &[axis])?;
+    pub fn split(&self, axis: impl Axis, length: usize) -> Result<Vec<Self>> {
+        let axis = axis.resolve("split", self.rank())?;
         if length == 0 {
             let what = "pieces of length 0 never end; give at least 1".to_owned();
             return Err(Error::InvalidParameter { op: "split", what });

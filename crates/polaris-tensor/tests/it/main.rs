@@ -1,5 +1,7 @@
 //! Tensors and their gradients.
 
 mod advice;
+mod axes;
+mod display;
 mod gradients;
 mod tape;

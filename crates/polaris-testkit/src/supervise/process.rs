@@ -50,7 +50,7 @@ pub(super) fn read_lines<T: DeserializeOwned>(
 ) -> io::Result<()> {
     if let Some(stdout) = worker.stdout.take() {
         let thread = std::thread::Builder::new().spawn(move || {
-            // Drivers print on stdout too: what is no line of ours is not for us.
+            // Drivers print on stdout too: what is not a line of ours is not for us.
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             let mut lines = lines.filter_map(|line| serde_json::from_str(&line).ok());
             if lines.all(|line| take(Some(line))) {

@@ -119,7 +119,7 @@ fn one_long_axis() {
 fn kernels_of_one_element() {
     check_all(&[3, 70, 17, 19], &[40, 70, 1, 1], Convolution::default());
     check_all(&[3, 8, 5, 4], &[6, 8, 1, 1], Convolution::default());
-    // Images of whole vectors, which are read where they lie.
+    // Images of whole vectors, which are read in place.
     check_all(&[3, 20, 8, 16], &[30, 20, 1, 1], Convolution::default());
     check_all(&[2, 500, 16, 24], &[30, 500, 1, 1], Convolution::default());
     check_all(&[2, 20, 16, 25], &[30, 10, 1, 1], Convolution { groups: 2, ..padded(0) });

@@ -84,11 +84,15 @@ fn a_standard_check_runs_every_kernel_once() {
     }
 }
 
-/// The other tests run arbitrary cases, which may miss a kernel.
+/// The other tests run arbitrary cases, which may miss a kernel. Unless all of it is asked for, every third kernel of an
+/// OpenCL device runs: nearly all of the time is the driver's compiler.
 #[test]
 fn every_kernel_is_right_in_a_standard_check() {
     for (device, listed) in listed_under_test() {
-        let units = chosen(listed, Level::Standard);
+        let mut units = chosen(listed, Level::Standard);
+        if device.as_opencl().is_some() && !crate::in_full() {
+            units = units.into_iter().step_by(3).collect();
+        }
         let (task, expected) = (Task::Run(units.clone()), units.len());
         let job = Job { task, skip: Vec::new(), time_limit: None, keep_programs: true };
         let (mut ran, mut wrong) = (0, Vec::new());

@@ -1,5 +1,5 @@
-//! Cross-entropy on every device: targets that are no classes, rows of every length that a kernel
-//! treats differently, and the gradient by differences.
+//! Cross-entropy on every device: targets that are not classes, rows of every length that a kernel treats
+//! differently, and the gradient by differences.
 
 use polaris_core::DType;
 use polaris_ops::FAMILIES;

@@ -28,7 +28,7 @@ fn sum_of(functions: &[Function]) -> Expression {
     build.finish(sum.expect("there should be a function")).expect("the sum should not be too long")
 }
 
-/// Numbers of a length that is no multiple of a vector.
+/// Numbers of a length that is not a multiple of a vector.
 fn drawn(seed: u64, positive: bool) -> Vec<f32> {
     (0..203u64)
         .map(|i| ((i + 1) * (seed + 7) * 2_654_435_761 % 1_000_003) as f32 / 250_000.75 - 2.0)

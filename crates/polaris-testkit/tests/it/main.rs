@@ -18,8 +18,8 @@ mod softmax;
 mod tuned_kernels;
 
 /// Whether the longest tests run in full (`cargo xtask test --long`). Drivers take up to seconds for a program, and
-/// arbitrary cases need hundreds: otherwise a few of them run on OpenCL devices, and [`coverage`] runs each kernel
-/// once.
+/// arbitrary cases need hundreds: otherwise a few of them run on OpenCL devices, and [`coverage`] runs every third
+/// kernel once.
 fn in_full() -> bool {
     std::env::var_os("POLARIS_TEST_LONG").is_some_and(|value| value == "1")
 }

@@ -1,4 +1,4 @@
-//! Products of matrices: arbitrary cases, long sums, every tile of the family, and mistakes.
+//! Matmuls: arbitrary cases, long sums, every tile of the family, and mistakes.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_ops::FAMILIES;
@@ -164,7 +164,7 @@ fn mistakes_are_named() {
             assert!(message.contains(part), "{message}");
         };
         refused(matmul(&a, &a), "matmul");
-        refused(matmul(&zeros(&[4]), &b), "no matrix");
+        refused(matmul(&zeros(&[4]), &b), "not a matrix");
         refused(matmul(&a, &uniform(device, DType::F16, &[4, 5], 1)), "not defined");
         let biased = |bias: &Array| {
             let epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };

@@ -207,7 +207,7 @@ fn change_tensor(tensor: &mut Tensor, random: &mut Random) {
             tensor.raw_data.truncate(kept);
         }
         7 => {
-            // Other bits of any type: NaNs, huge numbers, truth values that are neither 0 nor 1.
+            // Other bits of any type: NaNs, huge numbers, bools that are neither 0 nor 1.
             let changed = |byte: &u8| byte ^ (random.next() & random.next()) as u8;
             tensor.raw_data = tensor.raw_data.iter().map(changed).collect::<Vec<u8>>().into();
             tensor.int32_data.iter_mut().for_each(|number| *number ^= random.next() as i32);

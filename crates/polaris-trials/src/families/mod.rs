@@ -1,4 +1,4 @@
-//! What is tried: a family for each way of being hostile.
+//! The families of trials: one for each kind of attack.
 
 mod bytes;
 mod embed;
@@ -36,7 +36,7 @@ pub static ALL: [Family; 8] = [
     Family { name: "embed", weight: 100, run: embed::run },
 ];
 
-/// Writes a model, and its files beside it.
+/// Writes a model, and its files next to it.
 fn write_model(trial: &Trial<'_>, sample: &Sample, bytes: &[u8]) -> Result<()> {
     trial.write("model.onnx", bytes)?;
     for (name, data) in &sample.files {

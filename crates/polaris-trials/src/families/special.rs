@@ -1,4 +1,4 @@
-//! Things that are no files, in the place of every file that a command takes.
+//! Things that are not files, in the place of every file that a command takes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

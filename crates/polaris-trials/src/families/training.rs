@@ -59,7 +59,7 @@ fn hostile_configuration(trial: &mut Trial<'_>) -> Result<()> {
             toml(&document).into_bytes()
         }
     };
-    // Trainings without an end are no fault, but each of them takes seconds.
+    // Trainings without an end are not faults, but each of them takes seconds.
     let bound = match trial.random.once_in(40) {
         true => "",
         false => "--set train.steps=2 --set train.epochs=0",
@@ -199,7 +199,7 @@ fn write_pictures(trial: &Trial<'_>, random: Option<&mut Random>) -> Result<()> 
             trial.write("pictures/cat/.hidden.png", "no picture")?;
         }
         1 => {
-            // Names that are no UTF-8, or that a terminal would obey.
+            // Names that are not UTF-8, or that a terminal would obey.
             use std::os::unix::ffi::OsStrExt;
             let odd: [&[u8]; 4] = [b"\xff\xfe", b"a\x1b[31mb", b"new\nline", b" "];
             let name = std::ffi::OsStr::from_bytes(odd[random.below(odd.len())]);

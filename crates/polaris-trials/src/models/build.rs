@@ -83,7 +83,7 @@ pub fn long(name: &str, value: i64) -> Tensor {
     Tensor { int64_data: vec![value], ..tensor(name, I64, &[]) }
 }
 
-/// Small integers or truth values, in the field that holds them.
+/// Small integers or bools, in the field that holds them.
 pub fn small(name: &str, element: i32, dims: &[i64], values: &[i32]) -> Tensor {
     Tensor { int32_data: values.to_vec(), ..tensor(name, element, dims) }
 }

@@ -8,7 +8,7 @@ pub use build::*;
 
 use polaris_onnx::messages::Model;
 
-/// A model with the files beside it.
+/// A model with the files next to it.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub name: &'static str,

@@ -255,7 +255,7 @@ pub fn signals() -> Model {
     model(17, graph(nodes, constants, vec![value("x", F32, &[1, 32, 1])], outputs))
 }
 
-/// Constants in a file beside the model's.
+/// Constants in a file next to the model's.
 pub fn external() -> (Model, Vec<u8>) {
     let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
     let outside = |name: &str, dims: &[i64], offset: usize| Tensor {

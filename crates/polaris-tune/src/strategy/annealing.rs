@@ -1,4 +1,4 @@
-//! A walk from point to point that accepts slower ones ever more rarely.
+//! Simulated annealing: a walk between points that accepts slower ones ever more rarely.
 
 use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};

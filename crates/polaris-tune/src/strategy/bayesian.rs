@@ -1,4 +1,4 @@
-//! A model of the times, and the point from which it expects most.
+//! Bayesian optimisation: a model of the times, and the point with the largest expected improvement.
 
 use super::features::{Features, likely};
 use super::terrain::{Beginning, Terrain};

@@ -1,4 +1,4 @@
-//! Every point, in order.
+//! Exhaustive search: every point, in order.
 
 use super::terrain::Terrain;
 use super::{History, Strategy};

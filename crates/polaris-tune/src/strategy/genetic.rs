@@ -1,4 +1,4 @@
-//! Points bred from the fastest ones.
+//! Genetic search: crossover and mutation of the fastest points.
 
 use super::terrain::{Beginning, Terrain};
 use super::{History, Strategy};

@@ -1,4 +1,4 @@
-//! In the order of predicted times, corrected by what is found.
+//! Guided search: points in the order of predicted times, corrected by measurements.
 
 use super::features::{Features, likely};
 use super::terrain::{Terrain, ranked};

@@ -1,4 +1,4 @@
-//! Made-up machines that time a made-up matrix product: what strategies are tried on. The cost has
+//! Made-up machines that time a made-up matrix product: test functions for strategies. The cost has
 //! the shape of the real thing (limits of memories, cliffs where one group fewer fits, failures,
 //! noise), but none of its numbers.
 

@@ -1,4 +1,4 @@
-//! Which point to measure next.
+//! Search strategies: which point to measure next.
 
 mod annealing;
 mod bayesian;

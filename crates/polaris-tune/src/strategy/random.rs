@@ -1,4 +1,4 @@
-//! Any point.
+//! Random search.
 
 use super::terrain::Terrain;
 use super::{History, Strategy};

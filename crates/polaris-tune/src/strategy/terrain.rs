@@ -1,5 +1,4 @@
-//! What strategies know of a space: which points lie beside each other, what was found at them,
-//! and which are left.
+//! What strategies know of a space: neighbours, measured points, and remaining points.
 
 use std::collections::HashMap;
 

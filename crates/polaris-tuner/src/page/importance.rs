@@ -1,4 +1,4 @@
-//! How much each parameter matters for the time, as far as the measured points tell.
+//! The importance of each parameter for the time, from the measured points.
 
 use polaris_report::{BarPlot, HeatCell, HeatMap};
 use polaris_tune::{Forest, ForestOptions, Points, Random};
@@ -13,8 +13,8 @@ pub fn ranked(points: &Points, measured: &[Measured]) -> Vec<(usize, f64)> {
         .collect();
     let all_levels: Vec<Vec<i64>> =
         parameters.iter().map(|&parameter| levels(points, parameter)).collect();
-    // Places among the values, not the values: thresholds are random, and between far values they
-    // would fall more often. Products of parameters, which searches learn from, are no parameters.
+    // Places among the values, not the values: thresholds are random, and between far values they would fall more
+    // often. Products of parameters, which searches learn from, are not parameters.
     let row = |trial: &Measured| -> Vec<f32> {
         let values = points.values(trial.point);
         let places = parameters.iter().zip(&all_levels);

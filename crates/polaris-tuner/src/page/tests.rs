@@ -82,13 +82,13 @@ fn a_page_has_the_figures_and_the_plots() {
             "<h2>64x64x64 nn</h2>",
             "Default 2000.0 GFLOPS, best 2500.0 GFLOPS, speed-up 1.25.",
             "36 evaluations of 36 valid configurations, \
-             12 failed (5 not built, 1 out of time, 6 in earlier runs).",
+             12 failed (5 not built, 1 timed out, 6 in earlier runs).",
             "Configuration: m=64 n=32",
         ],
     );
     let drawings = drawings(&page);
     assert_eq!(drawings.len(), 4);
-    assert_has(drawings[0], &["the best so far", "the default, 2000 GFLOPS"]);
+    assert_has(drawings[0], &["best so far", "default, 2000 GFLOPS"]);
     assert_has(drawings[1], &[">m</text>", ">unroll</text>"]);
     assert!(!drawings[1].contains("buffers"));
     assert_has(drawings[2], &["Best GFLOPS by"]);
@@ -106,9 +106,9 @@ fn few_trials_say_nothing_about_the_parameters() {
         &page,
         &[
             "1 evaluation of 36 valid configurations, none failed.",
-            "the default, as nothing is faster",
-            "1 configuration was measured, and fewer than 20 say too little.",
-            "Predictions are not shown",
+            "the default, since nothing is faster",
+            "1 configuration was measured, and at least 20 are needed.",
+            "There are no predictions",
         ],
     );
 }

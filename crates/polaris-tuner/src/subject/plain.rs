@@ -118,7 +118,7 @@ impl Subject for Permute {
 
 fn dtype_of(problem: &ProblemKey) -> Result<DType> {
     let found = DType::ALL.into_iter().find(|dtype| dtype.name() == problem.dtype);
-    found.ok_or_else(|| Error::BadProblem(format!("{:?} is no type of numbers", problem.dtype)))
+    found.ok_or_else(|| Error::BadProblem(format!("{:?} is not a data type", problem.dtype)))
 }
 
 fn bytes(problem: &ProblemKey) -> f64 {
@@ -137,7 +137,7 @@ fn values(
     let shape = Shape::new(dims)?;
     let dtype = dtype_of(problem)?;
     if !dtype.is_float() {
-        let why = format!("{dtype} is not tuned; f32, f16, bf16 and f64 are");
+        let why = format!("{dtype} cannot be tuned; expected f32, f16, bf16 or f64");
         return Err(Error::BadProblem(why));
     }
     let array = random::random(host, dtype, shape, distribution, 1)?;

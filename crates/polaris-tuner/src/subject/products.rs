@@ -1,4 +1,4 @@
-//! Products of matrices, and of a few vectors with a matrix.
+//! Matmul, and products of a few vectors with a matrix.
 
 use polaris_bench::gemm::operands::{Operands, bytes_of, spoil};
 use polaris_bench::gemm::reference::Reference;

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::{exit, interrupt, output};
 use vectors::Vectors;
 
-/// Lines that are left out and named; of the others there is a count.
+/// The number of skipped lines that are reported one by one; the others are counted.
 const NAMED: u64 = 24;
 
 #[derive(Serialize)]
@@ -45,19 +45,19 @@ struct Embedded<'a> {
 pub fn run(global: Global, options: &Embed) -> anyhow::Result<u8> {
     let json = global.json;
     let (path, format) = options.destination(json).unwrap_or_else(|why| {
-        // Nothing has begun yet, so that the process may end here, as for other mistakes of usage.
+        // Nothing has started yet, so the process may end here, as for other wrong usage.
         Arguments::command().error(clap::error::ErrorKind::ArgumentConflict, why).exit()
     });
     let input = (options.input != Path::new("-")).then_some(options.input.as_path());
     if let (Some(input), Some(path)) = (input, path)
         && same_file(input, path)
     {
-        bail!("{}: this is the text itself; name another file to write", path.display());
+        bail!("{}: this is the input text; name another output file", path.display());
     }
     let lines = match input {
         Some(path) => Lines::open(path).map_err(|error| match &error {
             polaris::data::Error::Io { cause, .. } if cause.kind() == ErrorKind::InvalidInput => {
-                anyhow!("{error}, or give the text to stdin: ... | polaris embed MODEL -")
+                anyhow!("{error}, or pipe the text to stdin: ... | polaris embed MODEL -")
             }
             _ => error.into(),
         })?,
@@ -86,7 +86,7 @@ pub fn run(global: Global, options: &Embed) -> anyhow::Result<u8> {
     let streamed = embedder.stream(lines, &mut taker);
     taker.bar.finish_and_clear();
     let summary = match streamed {
-        // A reader that has gone away (`polaris embed ... | head -1`) is no error.
+        // A closed pipe (`polaris embed ... | head -1`) is not an error.
         Err(Error::Writing { cause })
             if path.is_none() && cause.kind() == ErrorKind::BrokenPipe =>
         {
@@ -126,8 +126,8 @@ fn same_file(one: &Path, other: &Path) -> bool {
 fn print(embedded: &Embedded<'_>) -> anyhow::Result<()> {
     let Summary { lines, tokens, skipped } = embedded.summary;
     let words = format!(
-        "{lines} lines, {tokens} tokens, {skipped} left out; {} numbers each, {} pooling, on {}: {:.1} s, {:.1} \
-         sentences a second",
+        "{lines} lines, {tokens} tokens, {skipped} skipped; dimension {}, {} pooling, on {}: {:.1} s, {:.1} \
+         sentences/s",
         embedded.dimension,
         embedded.pooling,
         embedded.device,
@@ -136,7 +136,7 @@ fn print(embedded: &Embedded<'_>) -> anyhow::Result<()> {
     );
     match &embedded.output {
         Some(path) => output::print_line(&format!("{}: {words}", path.display())),
-        // Stdout has the vectors.
+        // Stdout carries the vectors.
         None => {
             say!("{words}");
             Ok(())
@@ -144,7 +144,7 @@ fn print(embedded: &Embedded<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Takes vectors, counts, and says what was left out.
+/// Writes vectors, counts lines, and reports skipped ones.
 struct Taker {
     vectors: Vectors,
     bar: ProgressBar,
@@ -158,7 +158,7 @@ impl Listener for Taker {
         if let Err(why) = vector {
             self.skipped += 1;
             if self.skipped <= NAMED {
-                self.bar.suspend(|| say!("note: line {number} is left out: {why}"));
+                self.bar.suspend(|| say!("note: skipped line {number}: {why}"));
             }
         }
         self.vectors.line(number, vector)
@@ -176,7 +176,7 @@ impl Listener for Taker {
 impl Taker {
     fn finish(self) -> anyhow::Result<()> {
         if self.skipped > NAMED {
-            say!("note: {} more lines are left out", self.skipped - NAMED);
+            say!("note: skipped {} more lines", self.skipped - NAMED);
         }
         self.vectors.finish()
     }

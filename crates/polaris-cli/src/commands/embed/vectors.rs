@@ -1,4 +1,4 @@
-//! Vectors on their way to a file or to stdout.
+//! Writing vectors to a file or to stdout.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::arguments::FormatName;
 
-/// Where vectors go.
+/// The writer of vectors.
 pub struct Vectors {
     sink: Sink,
     dimension: usize,
@@ -22,7 +22,7 @@ enum Sink {
     Stdout(BufWriter<Stdout>),
 }
 
-/// A line of the file.
+/// A JSON line.
 #[derive(Serialize)]
 struct Record<'a> {
     line: u64,
@@ -32,7 +32,7 @@ struct Record<'a> {
 }
 
 impl Vectors {
-    /// Begins a file, or without one the lines on stdout.
+    /// Creates the file, or writes JSON lines to stdout without one.
     pub fn create(
         path: Option<&Path>,
         format: FormatName,
@@ -50,11 +50,11 @@ impl Vectors {
             }),
         };
         let path = path.map_or_else(PathBuf::new, Path::to_owned);
-        let sink = sink.with_context(|| format!("{}: cannot be written", path.display()))?;
+        let sink = sink.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { sink, dimension, path })
     }
 
-    /// Writes the vector of a line, or what stands for one that has none.
+    /// Writes the vector of a line: zeros or null for a skipped one.
     pub fn line(&mut self, number: u64, vector: Result<&[f32], &str>) -> io::Result<()> {
         let writer: &mut dyn Write = match &mut self.sink {
             Sink::Npy(rows) => {
@@ -72,7 +72,7 @@ impl Vectors {
         writer.write_all(&text)
     }
 
-    /// Brings everything to its place.
+    /// Flushes everything and gives the file its name.
     pub fn finish(self) -> anyhow::Result<()> {
         let whole = |writer: BufWriter<AtomicFile>| {
             writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
@@ -89,9 +89,9 @@ impl Vectors {
     }
 }
 
-/// Why there are no vectors. Of a file that is not whole nothing is left.
+/// The error of a failed write. An incomplete file is removed.
 pub fn unwritten(path: Option<&Path>, cause: &io::Error) -> anyhow::Error {
     let place = path.filter(|path| !path.as_os_str().is_empty());
     let place = place.map_or("stdout".to_owned(), |path| path.display().to_string());
-    anyhow!("{place}: cannot be written: {cause}{}", polaris::files::write_advice(cause))
+    anyhow!("cannot write {place}: {cause}{}", polaris::files::write_advice(cause))
 }

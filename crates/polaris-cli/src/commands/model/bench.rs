@@ -1,4 +1,4 @@
-//! `polaris bench model`: how long a model takes to load, to run first, and to run.
+//! `polaris bench model`: the time to load a model, its first run and later runs.
 
 use polaris::runtime::Bytes;
 use polaris_bench::model::{self, ModelOptions, Results};
@@ -44,14 +44,14 @@ fn print(result: &Results) -> anyhow::Result<()> {
         result.inputs.join(", ")
     ))?;
     print_line(&format!(
-        "  {:.2} ms a run (median of {}; least {:.2}, 90% within {:.2}), {:.1} runs a second",
+        "  {:.2} ms per run (median of {}; minimum {:.2}, p90 {:.2}), {:.1} runs/s",
         result.median_ms, result.runs, result.min_ms, result.p90_ms, result.runs_per_second
     ))?;
     if let (Some(predicted), Some(prediction)) = (result.predicted_ms, &result.prediction) {
-        print_line(&format!("  expected {predicted:.2} ms a run: {prediction}"))?;
+        print_line(&format!("  predicted {predicted:.2} ms per run: {prediction}"))?;
     }
     let memory = |name: &str, bytes: Option<u64>| match bytes {
-        Some(bytes) => format!(", {name} at most {}", Bytes(bytes)),
+        Some(bytes) => format!(", {name} peak {}", Bytes(bytes)),
         None => String::new(),
     };
     print_line(&format!(

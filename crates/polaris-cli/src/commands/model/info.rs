@@ -1,4 +1,4 @@
-//! `polaris info`: what a model is made of.
+//! `polaris info`: inputs, outputs, parameters and operators of a model.
 
 use std::path::PathBuf;
 
@@ -25,9 +25,9 @@ struct Result {
     outputs: Vec<Named>,
     #[serde(flatten)]
     information: Information,
-    /// Of one run with the lengths that were given.
+    /// Of one run with the given dimensions.
     work: Option<Work>,
-    /// Bytes for values in between, on CPU and device.
+    /// Bytes for activations, on CPU and device.
     arena_bytes: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     let opened = open_model(path)?;
     let information = information(&opened.model.graph);
     let graph = &opened.model.graph;
-    // What the file leaves open may follow from the rest.
+    // Types that the file does not declare may follow from the rest.
     let facts = infer_graph(graph, &std::collections::HashMap::new()).unwrap_or_default();
     let named = |graph: &Graph, id: ValueId| {
         let inferred = facts.get(id.index()).and_then(|fact| fact.ty.clone());
@@ -79,7 +79,7 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
                 result.arena_bytes = Some(plan.arenas.iter().flatten().sum());
             }
             Err(error) if exit::code_of(&error) == exit::USAGE => return Err(error),
-            Err(error) => say!("note: the work of a run is not known: {error:#}"),
+            Err(error) => say!("note: the work of a run is unknown: {error:#}"),
         }
     }
     match json {
@@ -110,8 +110,8 @@ fn print(result: &Result) -> anyhow::Result<()> {
         let giga = work.flops as f64 / 1e9;
         let (traffic, arena) = (Bytes(work.bytes), Bytes(result.arena_bytes.unwrap_or(0) as u64));
         print_line(&format!(
-            "  a run: {giga:.3} GFLOP, {traffic} read and written, {arena} for values in between, {} \
-             instructions on the host",
+            "  one run: {giga:.3} GFLOP, {traffic} read and written, {arena} for activations, {} instructions on the \
+             host",
             work.on_host
         ))?;
     }
@@ -123,11 +123,7 @@ fn print(result: &Result) -> anyhow::Result<()> {
     table.print()?;
     for missing in &information.unsupported {
         let nodes: Vec<&str> = missing.nodes.iter().take(5).map(String::as_str).collect();
-        print_line(&format!(
-            "  {} is not supported: no such operator is built in (at {})",
-            missing.operator,
-            nodes.join(", ")
-        ))?;
+        print_line(&format!("  {} is not supported (at {})", missing.operator, nodes.join(", ")))?;
     }
     Ok(())
 }

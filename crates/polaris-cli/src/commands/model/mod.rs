@@ -1,4 +1,4 @@
-//! Models of others: `run`, `info`, `plan`, `bench model` and `onnx-test`.
+//! Imported models: `run`, `info`, `plan`, `bench model` and `onnx-test`.
 
 pub mod bench;
 pub mod info;
@@ -23,7 +23,7 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
     Ok(Model::open(&session.runtime, &choice.model, &options)?)
 }
 
-/// Where and how the user wants it to run.
+/// The session options that the user chose.
 pub fn options(
     session: &mut Session,
     mode: ModeName,
@@ -43,7 +43,7 @@ pub fn options(
     Ok(Options { mode, device, passes, cancellation: Some(crate::interrupt::token()) })
 }
 
-/// The device that the user named. The CPU may stand beside an OpenCL device: it is always there.
+/// The device that the user named. The CPU may be named along with an OpenCL device, since it always takes part.
 fn named_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
     if session.chosen.is_empty() {
         return Ok(None);
@@ -55,14 +55,14 @@ fn named_device(session: &Session) -> anyhow::Result<Option<DeviceRef>> {
     if let (Some(first), Some(other)) = (first, other) {
         let (first, other) = (first.id(), other.id());
         let why = format!(
-            "a model runs on one OpenCL device, and {first} and {other} were named; name one"
+            "a model runs on one OpenCL device, but both {first} and {other} were named; name one"
         );
         return Err(crate::exit::Usage(why).into());
     }
     Ok(first.or(named.first()).cloned())
 }
 
-/// The passes that run without a word, less those that the user does not want.
+/// The default passes without those that the user skips.
 fn chosen_passes(choice: &PassChoice) -> anyhow::Result<Passes> {
     let mut passes = Passes::default();
     for name in &choice.no_pass {

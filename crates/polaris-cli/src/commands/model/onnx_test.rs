@@ -1,4 +1,4 @@
-//! `polaris onnx-test`: the standard's own test data.
+//! `polaris onnx-test`: runs the test data of the ONNX standard.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub fn run(global: Global, arguments: &OnnxTest) -> anyhow::Result<u8> {
         cases: Vec::new(),
     };
     let mut engine = Planned { runtime: &session.runtime, options };
-    // A panic is an outcome here; its own words would come in between.
+    // A panic is an outcome here; its message would break the progress bar.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     for (folder, cases) in &sets {
@@ -122,7 +122,7 @@ fn print(result: &Result) -> anyhow::Result<()> {
         ">passed",
         ">failed",
         ">unsupported",
-        ">wholly on the device",
+        ">entirely on device",
         ">share",
     ]);
     for folder in &result.folders {

@@ -1,4 +1,4 @@
-//! `polaris plan`: what would happen, instruction by instruction.
+//! `polaris plan`: the instructions of a model.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     };
     if let Some(path) = &options.html {
         replace_file(path, &page(&result, &plan).render())?;
-        say!("note: the page is {}", path.display());
+        say!("note: wrote the page to {}", path.display());
     }
     match json {
         true => output::print_json("polaris.plan/1", &result)?,
@@ -70,7 +70,7 @@ pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// What the passes did, in a line.
+/// The changes of the passes in one line.
 fn passes_in_words(changes: &[Change]) -> String {
     if changes.is_empty() {
         return "nothing changed".to_owned();
@@ -80,7 +80,7 @@ fn passes_in_words(changes: &[Change]) -> String {
     words.join(", ")
 }
 
-/// The plan as a page: what it consists of, how its memory is used, and every instruction.
+/// The plan as a page: kinds of instructions, memory use and every instruction.
 fn page(result: &Result, plan: &Instructions) -> Page {
     let mut counts: Vec<(String, f64)> = Vec::new();
     for row in &result.instructions {
@@ -91,7 +91,7 @@ fn page(result: &Result, plan: &Instructions) -> Page {
         }
     }
     counts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let where_ = if result.wholly_on_device { "wholly there" } else { "partly on the CPU" };
+    let where_ = if result.wholly_on_device { "entirely" } else { "partly on the CPU" };
     let expected = result.prediction.as_ref().map(Prediction::to_string);
     let mut facts = vec![
         ("Device", format!("{} ({where_})", result.device)),
@@ -100,11 +100,11 @@ fn page(result: &Result, plan: &Instructions) -> Page {
         ("Instructions", result.instructions.len().to_string()),
         ("Work", format!("{:.3} GFLOP", result.work.flops as f64 / 1e9)),
         (
-            "Memory in between",
+            "Memory for activations",
             Bytes((result.arena_bytes.cpu + result.arena_bytes.gpu) as u64).to_string(),
         ),
     ];
-    facts.extend(expected.map(|expected| ("Expected", expected)));
+    facts.extend(expected.map(|expected| ("Predicted", expected)));
     let header = ["#", "device", "instruction", "into", "from", "node"];
     let row = |(at, row): (usize, &Row)| {
         let [side, name] = [row.side.name().to_owned(), row.name.clone()];
@@ -127,29 +127,29 @@ fn page(result: &Result, plan: &Instructions) -> Page {
     };
     Page::new(&format!("Plan of {}", result.model.display()))
         .facts(&facts)
-        .section("What it does")
+        .section("Instructions by kind")
         .bars(&kinds)
         .section("Memory")
-        .text("Each block is a value in between: from left to right the instructions that make and use it, \
-               from bottom to top where it lies in the arena.")
+        .text("Each block is an activation: its width is its lifetime, from the instruction that writes it to the last \
+               one that reads it; its height and position are its place in the arena.")
         .blocks(&arena(plan))
         .section("All instructions")
         .table(&table)
 }
 
-/// The arena over the instructions.
+/// The arena over time.
 fn arena(plan: &Instructions) -> BlockPlot {
     let all: usize = plan.arenas.iter().flatten().sum();
     let (unit, bytes) = if all < 1 << 20 { ("KiB", 1 << 10) } else { ("MiB", 1 << 20) };
     let scaled = |offset: usize| offset as f64 / f64::from(bytes);
     let mut plot = BlockPlot {
-        title: "Values in between".to_owned(),
+        title: "Activations".to_owned(),
         x_label: "instruction".to_owned(),
         y_label: unit.to_owned(),
         kinds: Side::ALL.map(|side| side.name().to_owned()).to_vec(),
         blocks: Vec::new(),
     };
-    // Both arenas and their chunks stand above one another.
+    // Both arenas and their chunks are stacked.
     let mut base = 0;
     for side in Side::ALL {
         for (chunk, &size) in plan.arenas[side.index()].iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where the time of a model's run goes: a table, and a trace in a file.
+//! The profile of a run: a table, and a trace file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::output::{Table, print_line, replace_file, say};
 /// Instructions that are shown; `--json` has all.
 const MOST_SHOWN: usize = 20;
 
-/// Prints the instructions that take longest, and what those of each kind take together.
+/// Prints the longest instructions, and the totals by kind.
 pub fn print(profile: &Profile) -> anyhow::Result<()> {
     let mut order: Vec<&ProfileRow> = profile.rows.iter().collect();
     order.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -44,7 +44,7 @@ pub fn print(profile: &Profile) -> anyhow::Result<()> {
     }
     table.print()?;
     if order.len() > MOST_SHOWN {
-        print_line(&format!("  and {} more; --json has all", order.len() - MOST_SHOWN))?;
+        print_line(&format!("  and {} more; --json lists all", order.len() - MOST_SHOWN))?;
     }
     let mut table = Table::new(&[
         "kind",
@@ -71,7 +71,7 @@ pub fn print(profile: &Profile) -> anyhow::Result<()> {
     table.print()?;
     let milliseconds = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
     print_line(&format!(
-        "{} runs: all instructions {}, predicted {}; a run without watching {}",
+        "{} runs: all instructions {}, predicted {}; a run without profiling {}",
         profile.runs,
         milliseconds(profile.seconds),
         milliseconds(profile.predicted_seconds),
@@ -88,7 +88,7 @@ struct Kind {
     bytes: u64,
 }
 
-/// Instructions of the same name on the same side together, the longest first.
+/// Instructions grouped by name and side, the longest first.
 fn kinds(profile: &Profile) -> Vec<((&str, Side), Kind)> {
     let mut kinds: BTreeMap<(&str, Side), Kind> = BTreeMap::new();
     for row in &profile.rows {
@@ -112,6 +112,9 @@ pub fn write_trace(
     profile: &Profile,
 ) -> anyhow::Result<()> {
     replace_file(path, &serde_json::to_string(&trace(title, model, profile))?)?;
-    say!("note: the trace is {}; chrome://tracing and ui.perfetto.dev show it", path.display());
+    say!(
+        "note: wrote the trace to {}; open it in chrome://tracing or ui.perfetto.dev",
+        path.display()
+    );
     Ok(())
 }

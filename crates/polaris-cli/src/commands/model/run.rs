@@ -1,4 +1,4 @@
-//! `polaris run`: a model's outputs for inputs from files.
+//! `polaris run`: runs a model on inputs from files.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -24,9 +24,9 @@ struct Result {
     model: PathBuf,
     device: String,
     runs: u32,
-    /// Of the first run, with planning and building.
+    /// The first run, with planning and building.
     first_ms: f64,
-    /// Of the others.
+    /// The other runs.
     median_ms: Option<f64>,
     outputs: Vec<Output>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ struct Result {
     profile: Option<polaris::graph::Profile>,
 }
 
-/// Runs that are watched where `--repeat` asks for one.
+/// Profiled runs if `--repeat` is 1.
 const PROFILED_RUNS: usize = 5;
 
 #[derive(Serialize)]
@@ -128,27 +128,27 @@ fn gather(model: &Model, options: &Run) -> anyhow::Result<Vec<(String, Tensor)>>
             });
             given.push((name.to_owned(), read_image(path, ty.as_ref(), name)?));
         } else if options.random_inputs {
-            let ty = ty.context("the model does not declare its inputs' types")?;
+            let ty = ty.context("the model does not declare the types of its inputs")?;
             let tensor = inputs::random(&inputs::closed(ty, &lengths), name, options.seed)?;
             given.push((name.to_owned(), tensor));
         }
     }
     if options.image.is_some() && !shown {
         bail!(
-            "no input is left that takes an image, f32[N, 3, H, W]; the model takes {}",
+            "no remaining input takes an image, f32[N, 3, H, W]; the model takes {}",
             model.inputs_in_words()
         );
     }
     if given.is_empty() && !model.inputs().is_empty() {
         bail!(
-            "the model takes {}; give them with --input NAME=FILE.npy, or try --random-inputs",
+            "no inputs were given; the model takes {}: use --input NAME=FILE.npy, or try --random-inputs",
             model.inputs_in_words()
         );
     }
     Ok(given)
 }
 
-/// A file's name for an output, which no other has: names of values may hold separators of paths.
+/// A unique file name for an output, since names of values may contain path separators.
 fn file_name(name: &str, taken: &mut Vec<String>) -> String {
     let allowed = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let plain: String = name.trim_start_matches('.').chars().take(100).map(allowed).collect();
@@ -188,14 +188,14 @@ fn describe(
                 write_atomically(&path, &bytes)?;
                 output.file = Some(path);
             }
-            Err(error) => say!("note: the output `{name}` is not written: {error:#}"),
+            Err(error) => say!("note: cannot write the output `{name}`: {error:#}"),
         }
     }
     Ok(output)
 }
 
 fn read_labels(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
-    // Names of millions of classes.
+    // Enough for millions of classes.
     let text = polaris_files::read_text(path, 256 << 20);
     let text = text.with_context(|| format!("{}", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())

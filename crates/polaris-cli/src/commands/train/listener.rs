@@ -6,10 +6,9 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use polaris::nn::train::{Event, Listener, Trainer};
 
-use crate::interrupt;
 use crate::output::say;
 
-/// Shows what happens, and stops on Ctrl-C.
+/// Shows what happens.
 pub struct Shown {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -79,9 +78,5 @@ impl Listener for Shown {
             }
             Event::Saved { .. } => {}
         }
-    }
-
-    fn should_stop(&self) -> bool {
-        interrupt::requested()
     }
 }

@@ -4,11 +4,11 @@ mod config_file;
 mod listener;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use polaris::DeviceRef;
+use polaris::nn;
 use polaris::nn::train::{
     self, Checkpoint, Config, Ending, Evaluation, ModelFile, RunFolder, Trainer,
 };
@@ -20,9 +20,9 @@ pub use config_file::changed;
 use self::config_file::ConfigFile;
 use self::listener::Shown;
 use crate::arguments::{Global, Train};
-use crate::exit;
 use crate::output::{self, print_line};
 use crate::session::Session;
+use crate::{exit, interrupt};
 
 #[derive(Serialize)]
 struct Trained {
@@ -47,48 +47,41 @@ struct Trained {
 
 pub fn run(mut global: Global, options: &Train) -> anyhow::Result<u8> {
     let json = global.json;
-    let ConfigFile { mut config, folder, name } = config_file::read(&options.config, &options.set)?;
+    let ConfigFile { mut config, name } = config_file::read(&options.config, &options.set)?;
     if global.device.is_empty() {
         global.device.push(config.train.device.parse()?);
     }
     let mut session = Session::new(global)?;
     let device = chosen_device(&mut session, &config.train.device)?;
     config.train.device = device.id().to_string();
-    // The model's file must find its data again, from wherever it is used.
-    for path in [&mut config.data.path, &mut config.data.labels].into_iter().flatten() {
-        *path = std::path::absolute(folder.join(&*path))?;
-    }
-    if config.data.tokenizer != "bytes" {
-        let path = std::path::absolute(folder.join(&config.data.tokenizer))?;
-        config.data.tokenizer = path.to_string_lossy().into_owned();
-    }
     let out = options.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
     // Asked before data are read, which may take long, and again once no other process can change the answer. A
     // folder is not made for a configuration that turns out to be wrong.
     may_begin(&out, options.resume)?;
     let (resumed, locked) = match options.resume {
         true => {
-            let folder = RunFolder::open(&out)?;
+            let folder = RunFolder::open(&out).map_err(with_hint)?;
             (newest_checkpoint(&folder, &config)?, Some(folder))
         }
         false => (None, None),
     };
     let begin = std::time::Instant::now();
-    let mut trainer = Trainer::new(&config, &folder, &device)?;
-    let run_folder = locked.map_or_else(|| RunFolder::open(&out), Ok)?;
+    let mut trainer = Trainer::from_config(&config, &device)?;
+    trainer.set_cancellation(interrupt::token());
+    let run_folder = locked.map_or_else(|| RunFolder::open(&out), Ok).map_err(with_hint)?;
     match &resumed {
         Some(path) => trainer.resume(path)?,
         None => may_begin(&out, false)?,
     }
-    let text = toml::to_string(&config)?;
-    polaris::nn::tensors_file::write_atomically(&out.join("config.toml"), text.as_bytes())?;
+    let text = config.to_toml()?;
+    nn::tensors_file::write_atomically(&out.join("config.toml"), text.as_bytes())?;
     if !json {
         introduce(&trainer, &device, resumed.as_deref())?;
     }
     let mut shown = Shown::new(&trainer, json);
-    let ending = train::run(&mut trainer, &run_folder, &mut shown);
+    let ending = trainer.run(&run_folder, &mut shown);
     shown.finish();
-    let ending = ending?;
+    let ending = ending.map_err(with_hint)?;
     if let Ending::Stopped(path) = &ending
         && !json
     {
@@ -158,50 +151,23 @@ fn newest_checkpoint(folder: &RunFolder, config: &Config) -> anyhow::Result<Opti
         format!("{folder}: no checkpoint can be read; name another folder with --out to begin anew")
     })?;
     let Some((path, before)) = newest else { return Ok(None) };
-    check_same_training(&before, config, &path)?;
+    before.check_config(config, &path).map_err(with_hint)?;
     Ok(Some(path))
 }
 
-/// What a training may go on with in another way: how long, how often, where.
-const FREE: [&str; 7] = [
-    "train.epochs",
-    "train.steps",
-    "train.patience",
-    "train.keep",
-    "train.evaluate_every",
-    "train.checkpoint_every",
-    "train.device",
-];
-
-/// Whether a checkpoint is of this training: going on with another one would be neither.
-fn check_same_training(before: &Config, now: &Config, path: &Path) -> anyhow::Result<()> {
-    let [before, now] = [flat(before)?, flat(now)?];
-    let names = before.keys().chain(now.keys()).collect::<BTreeSet<_>>();
-    let is_changed =
-        |name: &&&String| before.get(**name) != now.get(**name) && !FREE.contains(&name.as_str());
-    let changed: Vec<String> =
-        names.iter().filter(is_changed).map(|name| format!("`{name}`")).collect();
-    if changed.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "{} is a checkpoint of another training: {} differ; of a training that goes on only {} may be \
-         changed. Give another folder with --out to begin a new one",
-        path.display(),
-        changed.join(", "),
-        FREE.join(", ")
-    )
-}
-
-/// The values of a configuration by their paths.
-fn flat(config: &Config) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut values = BTreeMap::new();
-    for (section, table) in toml::Table::try_from(config)? {
-        for (key, value) in table.as_table().into_iter().flatten() {
-            values.insert(format!("{section}.{key}"), value.to_string());
+/// An error with the option that helps, where one does.
+fn with_hint(error: nn::Error) -> anyhow::Error {
+    let hint = match &error {
+        nn::Error::BatchTooLarge { fits: Some(batch), .. } => {
+            format!(" (--set train.batch={batch})")
         }
-    }
-    Ok(values)
+        nn::Error::FolderInUse { .. } => " (--out)".to_owned(),
+        nn::Error::OtherTraining { .. } => {
+            ". Give another folder with --out to begin a new one".to_owned()
+        }
+        _ => return error.into(),
+    };
+    anyhow!("{error}{hint}")
 }
 
 /// The device of the command line, or that of the configuration.
@@ -217,22 +183,20 @@ pub fn chosen_device(session: &mut Session, configured: &str) -> anyhow::Result<
 
 /// The best model, evaluated.
 fn best(trainer: &Trainer, path: &Path, device: &DeviceRef) -> anyhow::Result<Option<Evaluation>> {
-    let data = trainer.data();
-    let Some(validation) = data.validation.as_ref().filter(|_| path.exists()) else {
+    let Some(validation) = trainer.validation_data().filter(|_| path.exists()) else {
         return Ok(None);
     };
     let (_, model) = ModelFile::load(path, device)?;
-    Ok(Some(train::evaluate(&*model, validation, data.task, device, None)?))
+    Ok(Some(train::evaluate(&*model, validation, trainer.loss(), device, None)?))
 }
 
 fn introduce(trainer: &Trainer, device: &DeviceRef, resumed: Option<&Path>) -> anyhow::Result<()> {
-    let data = trainer.data();
     print_line(&format!(
         "{} parameters on {}; {} examples to learn from, {} to test with; {} steps",
         trainer.parameter_count(),
         device.id(),
-        data.train.examples(),
-        data.validation.as_ref().map_or(0, |data| data.examples()),
+        trainer.training_data().examples(),
+        trainer.validation_data().map_or(0, |data| data.examples()),
         trainer.total_steps()
     ))?;
     match resumed {

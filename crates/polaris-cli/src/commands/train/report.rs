@@ -17,15 +17,15 @@ pub fn write(
     evaluation: Option<&Evaluation>,
 ) -> anyhow::Result<()> {
     let events = read_log(&folder.join("log.jsonl"))?;
-    let (progress, data) = (trainer.progress(), trainer.data());
+    let (progress, data) = (trainer.progress(), trainer.training_data());
     let seconds: f64 = of(&events, "step").filter_map(|event| event["seconds"].as_f64()).sum();
     let examples: f64 = of(&events, "step").filter_map(|event| event["examples"].as_f64()).sum();
     let mut facts = vec![
         ("parameters", trainer.parameter_count().to_string()),
-        ("examples to learn from", data.train.examples().to_string()),
+        ("examples to learn from", data.examples().to_string()),
         (
             "examples to test with",
-            data.validation.as_ref().map_or(0, |data| data.examples()).to_string(),
+            trainer.validation_data().map_or(0, |data| data.examples()).to_string(),
         ),
         ("steps", format!("{} of {}", progress.step, trainer.total_steps())),
         (
@@ -71,7 +71,7 @@ pub fn write(
     if let Some(evaluation) = evaluation.filter(|evaluation| !evaluation.confusion.is_empty()) {
         page = page.section("What was taken for what").matrix(&ConfusionMatrix {
             title: "Validation, best model".into(),
-            classes: data.classes.clone(),
+            classes: data.classes().to_vec(),
             counts: evaluation.confusion.clone(),
         });
     }

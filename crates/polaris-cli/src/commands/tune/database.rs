@@ -1,4 +1,4 @@
-//! The database on the command line: what is in it, and moving it between machines.
+//! `polaris tune --list`, `--explain`, `--export` and `--import`.
 
 use std::path::Path;
 
@@ -32,7 +32,9 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
         None => Session::on_cpu(global)?,
     };
     let Some(folder) = tuning_folder(&session.runtime) else {
-        anyhow::bail!("there is no home folder; name a folder in POLARIS_DATA_DIR");
+        anyhow::bail!(
+            "there is no data folder, since the home folder is unknown; set POLARIS_DATA_DIR"
+        );
     };
     if let Some(file) = &options.import {
         import(&folder, file, json)?;
@@ -53,7 +55,7 @@ fn import(folder: &Path, file: &Path, json: bool) -> anyhow::Result<()> {
         return output::print_json("polaris.tune.import/1", &Moved { file, counts: imported });
     }
     say!(
-        "note: {} measurements were added, {} were there, {} lines were damaged, {} are of another version",
+        "note: added {} measurements; {} were already there, {} lines are damaged, {} are of another version",
         imported.added,
         imported.already_there,
         imported.unreadable,
@@ -68,7 +70,7 @@ fn export(folder: &Path, file: &Path, json: bool) -> anyhow::Result<()> {
         let counts = Exported { measurements };
         return output::print_json("polaris.tune.export/1", &Moved { file, counts });
     }
-    say!("note: {measurements} measurements are in {}", file.display());
+    say!("note: wrote {measurements} measurements to {}", file.display());
     Ok(())
 }
 
@@ -77,7 +79,7 @@ fn print_list(listing: Listing, json: bool) -> anyhow::Result<()> {
         return output::print_json("polaris.tune.list/1", &listing);
     }
     if listing.problems.is_empty() {
-        return print_line("nothing was tuned yet; `polaris tune gemm --budget 60s` begins");
+        return print_line("nothing is tuned yet; start with `polaris tune gemm --budget 60s`");
     }
     let mut table = Table::new(&[
         "chip",
@@ -109,7 +111,7 @@ fn print_list(listing: Listing, json: bool) -> anyhow::Result<()> {
     table.print()
 }
 
-/// What is known of a product, and what will be taken for it.
+/// Prints which configuration a matmul uses, and why.
 fn print_explained(explained: Vec<Explained>, json: bool) -> anyhow::Result<()> {
     if json {
         #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! `polaris tune`: searches for the fastest configurations, and remembers them.
+//! `polaris tune`: searches for the fastest configurations, and stores them.
 
 mod database;
 mod study;
@@ -41,7 +41,7 @@ pub fn run(global: Global, options: &Tune) -> anyhow::Result<u8> {
 fn work(global: Global) -> anyhow::Result<u8> {
     let session = Session::new(global)?;
     let devices = session.devices()?;
-    let device = devices.first().context("no device was named")?;
+    let device = devices.first().context("a worker needs --device")?;
     let token = interrupt::token();
     polaris_tuner::work(session.runtime.cpu(), device, stdin().lock(), stdout(), &token)?;
     Ok(exit::OK)
@@ -73,13 +73,13 @@ fn tune(global: Global, problems: Vec<ProblemKey>, search: &TuneSearch) -> anyho
     if let Some(path) = &search.report {
         replace_file(path, &outcome.page().render())
             .with_context(|| format!("cannot write {}", path.display()))?;
-        say!("note: the report is in {}", path.display());
+        say!("note: wrote the report to {}", path.display());
     }
     if let Some(folder) = tuning_folder(&session.runtime) {
-        say!("note: everything measured is in {}", folder.display());
+        say!("note: stored all measurements in {}", folder.display());
     }
     if outcome.interrupted() {
-        say!("note: stopped; the same command goes on where this one ended");
+        say!("note: stopped; run the same command to continue");
         return Ok(exit::INTERRUPTED);
     }
     Ok(exit::OK)
@@ -112,10 +112,10 @@ fn print(outcome: &TuneOutcome) -> anyhow::Result<()> {
             format!("{:.2}", row.speedup),
             format!("{} + {}", row.resumed, row.evaluations),
             failures_text(row.failures),
-            row.config.as_ref().map_or("the default".to_owned(), config_text),
+            row.config.as_ref().map_or("default".to_owned(), config_text),
         ]);
     }
-    print_line("default and best measured in turns; evaluations: known + new")?;
+    print_line("default and best measured in turns; evaluations: stored + new")?;
     table.print()?;
     print_line(&format!("  geometric mean of speed-ups: {:.3}", summary.geometric_mean))
 }

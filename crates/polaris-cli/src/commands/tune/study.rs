@@ -1,4 +1,4 @@
-//! `polaris tune study`: how good strategies and predictions are on what was measured.
+//! `polaris tune study`: evaluates strategies and predictors on stored measurements.
 
 use polaris_tuner::{Study, StudyOptions, study};
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub fn run(global: Global, options: &TuneStudy) -> anyhow::Result<u8> {
 }
 
 fn print(study: &Study) -> anyhow::Result<()> {
-    print_line(&format!("{}: strategies replayed on shapes measured as a whole", study.device))?;
+    print_line(&format!("{}: strategies replayed on exhaustively measured shapes", study.device))?;
     let mut table = Table::new(&[
         "shape",
         "strategy",
@@ -52,7 +52,7 @@ fn print(study: &Study) -> anyhow::Result<()> {
         ]);
     }
     table.print()?;
-    print_line("\nmodels, cross-validated on shapes that were held out")?;
+    print_line("\nmodels, cross-validated on held-out shapes")?;
     let mut table = Table::new(&[
         "model",
         ">samples",

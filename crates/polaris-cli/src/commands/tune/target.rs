@@ -1,4 +1,4 @@
-//! `polaris tune gemm --target`: tuning for a card that is not there. Everything here is a prediction.
+//! `polaris tune gemm --target`: tuning for a card that is not installed. Everything here is a prediction.
 
 use polaris_tuner::{TargetOptions, TargetOutcome, TargetRow, config_text, predict_for_target};
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub fn run(global: &Global, options: &TuneGemm, target: &str) -> anyhow::Result<
     let outcome = predict_for_target(&chosen, &mut Shown::new())?;
     if let Some(path) = &options.output {
         outcome.save(path)?;
-        say!("note: the predictions are in {}", path.display());
+        say!("note: wrote the predictions to {}", path.display());
     }
     print(global, &outcome)?;
     Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
@@ -37,7 +37,7 @@ fn print(global: &Global, outcome: &TargetOutcome) -> anyhow::Result<()> {
         return output::print_json("polaris.tune/1", &all);
     }
     print_line(&format!(
-        "predicted for an {} from its machine code, of {:.0} GFLOPS; nothing was measured",
+        "predicted for an {} with a peak of {:.0} GFLOPS, from its machine code; nothing was measured",
         outcome.card.name,
         outcome.card.peak() / 1e9
     ))?;
@@ -63,7 +63,7 @@ fn print(global: &Global, outcome: &TargetOutcome) -> anyhow::Result<()> {
             row.vgprs.to_string(),
             format!("{:.2}", row.waves_per_simd),
             format!("{} ({} failed)", row.evaluations, row.failed),
-            row.config.as_ref().map_or("the default".to_owned(), config_text),
+            row.config.as_ref().map_or("default".to_owned(), config_text),
         ]);
     }
     table.print()

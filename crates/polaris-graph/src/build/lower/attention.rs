@@ -1,4 +1,4 @@
-//! Attention, and rotations by position.
+//! Attention and rotary embeddings.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, ValueId};

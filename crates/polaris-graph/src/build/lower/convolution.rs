@@ -165,8 +165,7 @@ impl Sliding {
         Convolution { stride, padding, dilation, groups: self.groups }
     }
 
-    /// The instruction with a prepared weight, which makes adjacent channels; `false` if there is no
-    /// such form.
+    /// The instruction with a prepared weight, which writes NHWC; `false` if there is no such form.
     fn emit_prepared(
         &self,
         b: &mut Builder<'_>,

@@ -1,4 +1,4 @@
-//! Functions of single elements that devices have as they are.
+//! Elementwise functions with a direct counterpart on devices.
 
 use polaris_onnx::Node;
 use polaris_ops::copy::Copy;

@@ -1,4 +1,4 @@
-//! Functions of single elements that are made of several, in one pass.
+//! Elementwise functions that are composed of several, fused into one pass.
 
 use polaris_onnx::Node;
 use polaris_ops::fused::{Builder as Formula, Value};

@@ -59,7 +59,7 @@ fn input(node: &Node, index: usize) -> Option<ValueId> {
     node.inputs.get(index).copied().flatten()
 }
 
-/// A result of a node, if someone wants it.
+/// A result of a node, if it is used.
 fn output(node: &Node, index: usize) -> Option<ValueId> {
     node.outputs.get(index).copied().flatten()
 }

@@ -1,4 +1,4 @@
-//! Maxima and means of windows.
+//! Max and average pooling.
 
 use polaris_core::DType;
 use polaris_onnx::Node;
@@ -109,8 +109,8 @@ fn pool(b: &mut Builder<'_>, node: &Node, pooling: Pooling) -> Result<bool> {
     Ok(true)
 }
 
-/// Where channels are adjacent and all other axes of an image are reduced, the same as an array with the
-/// channels last: loops over it go along memory.
+/// If an image is NHWC and all other axes of an image are reduced, the same as an array with the channels last: loops
+/// over it go along memory.
 pub fn spatial_in_memory_order(
     operand: Operand,
     axes: Vec<usize>,

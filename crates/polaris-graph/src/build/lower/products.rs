@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matmul.
 
 use polaris_core::{DType, Shape};
 use polaris_onnx::{Node, ValueId};

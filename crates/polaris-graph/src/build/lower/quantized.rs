@@ -1,4 +1,4 @@
-//! Quantised operators. On the CPU convolutions and products work on bytes; on other devices the passes leave them to
+//! Quantised operators. On the CPU, convolutions and matmuls run in int8; on other devices, the passes turn them into
 //! floating point.
 
 use polaris_core::{DType, Layout, Shape};

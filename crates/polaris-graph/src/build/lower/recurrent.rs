@@ -1,4 +1,4 @@
-//! LSTM: one product for the inputs of all steps, then a product and two passes for each step.
+//! LSTM: one matmul for the inputs of all steps, then a matmul and two passes for each step.
 
 use polaris_core::Shape;
 use polaris_onnx::{Node, Tensor};

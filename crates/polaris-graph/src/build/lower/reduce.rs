@@ -1,4 +1,4 @@
-//! Reductions along axes, running sums, and orders.
+//! Reductions along axes, cumulative sums, and sorting.
 
 use polaris_core::{DType, Shape};
 use polaris_onnx::Node;

@@ -1,5 +1,5 @@
-//! Images in other sizes. Along each axis a new element is a sum of old ones with weights that depend on
-//! places alone: a matrix, which is a constant of the plan.
+//! Resizing of images. Along each axis a new element is a weighted sum of old ones; the weights depend on positions
+//! alone and form a matrix, which is a constant of the plan.
 
 use polaris_core::Shape;
 use polaris_onnx::operators::NoScope;

@@ -1,4 +1,4 @@
-//! Operators that only look at elements in another way, and those that put arrays side by side.
+//! Operators that only view elements differently, and concatenation.
 
 use polaris_core::{Layout, Shape};
 use polaris_onnx::{Node, Tensor};

@@ -41,7 +41,7 @@ fn changed(
     let graph = match call.attributes().get(name) {
         None => return Ok(values),
         Some(Attribute::Graph(graph)) => graph,
-        Some(_) => return Err(Error::operands(format!("the attribute `{name}` is no graph"))),
+        Some(_) => return Err(Error::operands(format!("the attribute `{name}` is not a graph"))),
     };
     let given = Tensor::from_f64(element, shape, &values)?;
     let results = control::run(call, graph, vec![Value::Tensor(given)])?;

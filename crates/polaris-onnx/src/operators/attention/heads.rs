@@ -27,7 +27,7 @@ impl Heads {
                     .and_then(|heads| usize::try_from(heads).ok())
                     .filter(|&heads| heads > 0 && heads <= hidden && hidden.is_multiple_of(heads))
                     .ok_or_else(|| {
-                        let why = format!("{hidden} numbers cannot be split into {heads:?} heads");
+                        let why = format!("{hidden} features cannot be split into {heads:?} heads");
                         Error::operands(why)
                     })?;
                 let size = hidden / heads;
@@ -61,7 +61,7 @@ impl Heads {
     pub fn after(self, past: &Self) -> Result<Self> {
         if (past.batch, past.heads, past.size) != (self.batch, self.heads, self.size) {
             return Err(Error::operands(format!(
-                "a past of {:?} does not go with {:?}",
+                "a past of {:?} does not match {:?}",
                 past.shape(),
                 self.shape()
             )));
@@ -117,7 +117,7 @@ pub fn group(query: &Heads, key: &Heads, value: &Heads) -> Result<usize> {
         && query.size == key.size;
     if !fits || key.heads == 0 || !query.heads.is_multiple_of(key.heads) {
         return Err(Error::operands(format!(
-            "queries of {:?}, keys of {:?} and values of {:?} do not go together",
+            "queries of {:?}, keys of {:?} and values of {:?} are incompatible",
             query.shape(),
             key.shape(),
             value.shape()
@@ -193,7 +193,7 @@ pub fn precision(code: i64) -> Result<ElementType> {
         .ok()
         .and_then(|code| ElementType::from_code(code).ok())
         .filter(|element| element.is_float())
-        .ok_or_else(|| Error::operands(format!("{code} is no type that softmax can have")))
+        .ok_or_else(|| Error::operands(format!("{code} is not a type of softmax")))
 }
 
 /// Values as a type holds them.

@@ -22,7 +22,7 @@ fn rule(call: &Call<'_>) -> Result<Rule> {
         _ => return Err(Error::operands(format!("there is no update_rule `{name}`"))),
     };
     if gated != call.value(4).is_some() || delta != call.value(5).is_some() {
-        return Err(Error::operands(format!("decay or beta do not go with `{name}`")));
+        return Err(Error::operands(format!("decay or beta do not match `{name}`")));
     }
     Ok(Rule { gated, delta })
 }
@@ -56,7 +56,7 @@ impl PerToken {
             [b, t, last] if [b, t] == [batch, length] && last == heads * each => (heads, each),
             [b, t, 1] if [b, t] == [batch, length] && each == 1 => (1, 1),
             _ => {
-                let why = format!("{found:?} does not go with {heads} heads in {tokens:?}");
+                let why = format!("{found:?} does not match {heads} heads in {tokens:?}");
                 return Err(Error::operands(why));
             }
         };

@@ -19,8 +19,7 @@ impl Mask {
         Self { table: None, causal, counts: None, shape }
     }
 
-    /// Adds a table: truth values that say which keys are seen, or numbers. Keys beyond its end are not
-    /// seen.
+    /// Adds a table: bools that say which keys are seen, or numbers. Keys beyond its end are not seen.
     pub fn with_table(mut self, table: &Tensor) -> Result<Self> {
         let mut values = table.to_f64()?;
         if table.element() == ElementType::Bool {
@@ -45,7 +44,9 @@ impl Mask {
             && values.len() == shape.iter().product::<usize>();
         if !fits {
             let (found, wanted) = (table.shape(), self.shape);
-            return Err(Error::operands(format!("a mask of {found:?} does not go to {wanted:?}")));
+            return Err(Error::operands(format!(
+                "a mask of {found:?} does not broadcast to {wanted:?}"
+            )));
         }
         let places = walk::broadcast_places(&shape, &self.shape)?;
         self.table = Some((values, places));

@@ -68,7 +68,7 @@ pub(super) fn common_element(operands: &[&Tensor]) -> Result<ElementType> {
         None => Ok(first),
         Some(other) => {
             let other = other.element();
-            Err(Error::operands(format!("operands of {first} and of {other} do not go together")))
+            Err(Error::operands(format!("operands of {first} and of {other} are incompatible")))
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn div(call: &Call<'_>) -> Result<Vec<Value>> {
 }
 
 fn by_zero() -> Error {
-    Error::operands("an integer is divided by zero")
+    Error::operands("integer division by zero")
 }
 
 /// The remainder has the divisor's sign, as in Python, or with `fmod` the dividend's, as in C.

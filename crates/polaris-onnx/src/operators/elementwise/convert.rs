@@ -104,7 +104,7 @@ fn to_strings(x: &Tensor) -> Result<Vec<String>> {
 /// Numbers from text: integers where only those are wanted, so that 64 bits stay exact.
 fn from_strings(x: &Tensor, to: ElementType) -> Result<Tensor> {
     let strings = x.as_strings()?;
-    let wrong = |text: &str| Error::operands(format!("`{text}` is no number"));
+    let wrong = |text: &str| Error::operands(format!("`{text}` is not a number"));
     if to == ElementType::Bool {
         let truth = |text: &String| match text.trim().to_ascii_lowercase().as_str() {
             "true" => Ok(true),

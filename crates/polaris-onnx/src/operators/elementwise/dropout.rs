@@ -35,7 +35,7 @@ pub(super) fn dropout(call: &Call<'_>) -> Result<Vec<Value>> {
     Ok(results)
 }
 
-/// What was kept: truth values, or before version 10 numbers of the operand's type.
+/// What was kept: bools, or before version 10 numbers of the operand's type.
 fn mask(call: &Call<'_>, x: &Tensor, kept: &[bool]) -> Result<Tensor> {
     if call.version() >= 10 {
         return Tensor::bools(x.shape(), kept);

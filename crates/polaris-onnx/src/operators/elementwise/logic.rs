@@ -1,4 +1,4 @@
-//! Comparisons, truth values, what they choose, and bits.
+//! Comparisons, bools, what they choose, and bits.
 
 use std::cmp::Ordering;
 
@@ -54,7 +54,7 @@ pub(super) fn greater_or_equal(call: &Call<'_>) -> Result<Vec<Value>> {
     compare(call, |order| matches!(order, Some(Ordering::Greater | Ordering::Equal)))
 }
 
-/// Integers and truth values bit by bit.
+/// Integers and bools bit by bit.
 fn bits(call: &Call<'_>, function: fn(i128, i128) -> i128) -> Result<Vec<Value>> {
     let pair = pair(call)?;
     let operands = pair.each_ref();

@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Elementwise functions.
 
 mod activation;
 mod apply;

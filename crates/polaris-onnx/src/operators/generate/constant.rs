@@ -15,7 +15,7 @@ pub(super) fn constant(call: &Call<'_>) -> Result<Vec<Value>> {
     }
     let text = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec());
-        text.map_err(|_| Error::operands("a constant string is no UTF-8 text"))
+        text.map_err(|_| Error::operands("a constant string is not UTF-8"))
     };
     for (name, attribute) in attributes.iter() {
         let tensor = match (name, attribute) {

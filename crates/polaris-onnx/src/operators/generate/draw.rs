@@ -27,7 +27,7 @@ fn shape_attribute(call: &Call<'_>) -> Result<Vec<usize>> {
     lengths(call.attributes().ints("shape")?.ok_or_else(missing)?)
 }
 
-/// The type that is asked for, or the operand's.
+/// The type that is requested, or the operand's.
 fn element_like(call: &Call<'_>) -> Result<ElementType> {
     Ok(dtype(call)?.unwrap_or(call.tensor(0)?.element()))
 }

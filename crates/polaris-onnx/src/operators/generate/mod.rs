@@ -32,7 +32,8 @@ fn dtype(call: &Call<'_>) -> Result<Option<ElementType>> {
 /// Lengths of axes, which are not negative.
 fn lengths(list: &[i64]) -> Result<Vec<usize>> {
     let length = |&length: &i64| {
-        usize::try_from(length).map_err(|_| Error::operands(format!("{length} is no length")))
+        usize::try_from(length)
+            .map_err(|_| Error::operands(format!("{length} is not a valid length")))
     };
     list.iter().map(length).collect()
 }

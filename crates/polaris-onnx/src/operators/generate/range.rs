@@ -18,7 +18,7 @@ pub(super) fn range(call: &Call<'_>) -> Result<Vec<Value>> {
         let (start, limit, step) = (read(bounds[0])?, read(bounds[1])?, read(bounds[2])?);
         // Rounded up; numbers of 64 bits do not overflow 128.
         let count = match step {
-            0 => return Err(Error::operands("a range cannot have steps of zero")),
+            0 => return Err(Error::operands("a range needs a step other than 0")),
             step if step > 0 => (limit - start + step - 1).div_euclid(step),
             step => (start - limit - step - 1).div_euclid(-step),
         };

@@ -122,7 +122,7 @@ pub fn grid_sample(call: &Call<'_>) -> Result<Vec<Value>> {
     let align_corners = attributes.flag("align_corners", false)?;
     let wrong = || {
         let (x, grid) = (x.shape(), grid.shape());
-        Error::operands(format!("a grid of {grid:?} does not go with {x:?}"))
+        Error::operands(format!("a grid of {grid:?} does not match {x:?}"))
     };
     let [batch, channels, axes @ ..] = x.shape() else { return Err(wrong()) };
     let [grid_batch, places @ .., coordinates] = grid.shape() else { return Err(wrong()) };
@@ -174,7 +174,7 @@ pub fn affine_grid(call: &Call<'_>) -> Result<Vec<Value>> {
         .map(|length| usize::try_from(length).map_err(|_| Error::operands("a negative length")))
         .collect::<Result<_>>()?;
     let [batch, _, axes @ ..] = size.as_slice() else {
-        return Err(Error::operands(format!("{size:?} is no size of an image")));
+        return Err(Error::operands(format!("{size:?} is not the size of an image")));
     };
     let rank = axes.len();
     if rank == 0 || theta.shape() != [*batch, rank, rank + 1] {

@@ -115,7 +115,7 @@ impl Axis {
                 place = f64::from(place as f32);
             }
             let cropped = matches!(self.transformation, Transformation::Crop(..));
-            // Not `<`: a place that is no number lies outside too.
+            // Not `<`: a place that is NaN lies outside too.
             if cropped && !(0.0..=last).contains(&place) {
                 return None;
             }

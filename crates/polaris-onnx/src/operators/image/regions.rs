@@ -32,7 +32,7 @@ fn image_at(index: f64, batch: usize) -> Result<usize> {
 /// The two elements around a place, each with its weight; none far outside.
 fn around(place: f64, length: usize) -> [(usize, f64); 2] {
     let last = length as f64 - 1.0;
-    // Not `<`: a place that is no number lies outside too.
+    // Not `<`: a place that is NaN lies outside too.
     if !(-1.0..=length as f64).contains(&place) {
         return [(0, 0.0); 2];
     }
@@ -69,7 +69,7 @@ pub fn roi_align(call: &Call<'_>) -> Result<Vec<Value>> {
     let indices = call.tensor(2)?.to_f64()?;
     if rois.shape() != [indices.len(), 4] || height == 0 || width == 0 {
         let (rois, x) = (rois.shape(), x.shape());
-        return Err(Error::operands(format!("regions of {rois:?} do not go with {x:?}")));
+        return Err(Error::operands(format!("regions of {rois:?} do not match {x:?}")));
     }
     let rows = length(attributes.int_or("output_height", 1)?)?;
     let columns = length(attributes.int_or("output_width", 1)?)?;
@@ -136,10 +136,10 @@ pub fn max_roi_pool(call: &Call<'_>) -> Result<Vec<Value>> {
     let (x, rois) = (call.tensor(0)?, call.tensor(1)?);
     let [batch, channels, height, width] = image(x)?;
     let &[regions, 5] = rois.shape() else {
-        return Err(Error::operands(format!("regions have five numbers, not {:?}", rois.shape())));
+        return Err(Error::operands(format!("regions have five values, not {:?}", rois.shape())));
     };
     let Some(&[rows, columns]) = attributes.ints("pooled_shape")? else {
-        return Err(Error::operands("`pooled_shape` should be two numbers"));
+        return Err(Error::operands("`pooled_shape` should have two values"));
     };
     let (rows, columns) = (length(rows)?, length(columns)?);
     let shape = [regions, channels, rows, columns];

@@ -47,7 +47,7 @@ pub fn one_hot(call: &Call<'_>) -> Result<Vec<Value>> {
         [depth] => usize::try_from(*depth).ok(),
         _ => None,
     };
-    let depth = depth.ok_or_else(|| Error::operands("the depth is no single length"))?;
+    let depth = depth.ok_or_else(|| Error::operands("the depth is not a single length"))?;
     let at = axis(call.attributes().int_or("axis", -1)?, indices.rank() + 1)?;
     let mut shape = indices.shape().to_vec();
     shape.insert(at, depth);

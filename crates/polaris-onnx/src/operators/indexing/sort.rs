@@ -25,7 +25,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The order of the elements at two places. What is no number comes last.
+    /// The order of the elements at two places. NaN comes last.
     fn compare(&self, a: usize, b: usize) -> Ordering {
         match self {
             Self::Floats(values) => {
@@ -48,7 +48,7 @@ pub fn top_k(call: &Call<'_>) -> Result<Vec<Value>> {
     let mut shape = data.shape().to_vec();
     let whole = *shape.get(at).ok_or_else(|| Error::operands("a scalar has no axis to sort"))?;
     let &[wanted] = wanted.as_slice() else {
-        return Err(Error::operands("K is not one number"));
+        return Err(Error::operands("K is not a scalar"));
     };
     let wanted = length(wanted)?;
     if wanted > whole {

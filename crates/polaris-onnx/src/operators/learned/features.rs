@@ -107,10 +107,12 @@ pub fn feature_vectorizer(call: &Call<'_>) -> Result<Vec<Value>> {
         let (rows, own) = match *tensor.shape() {
             [own] => (1, own),
             [rows, own] => (rows, own),
-            ref other => return Err(Error::operands(format!("{other:?} are no rows of features"))),
+            ref other => {
+                return Err(Error::operands(format!("{other:?} are not rows of features")));
+            }
         };
         let width = widths.get(index).map_or(Ok(own), |&width| length(width))?;
-        // Rows are cut off or filled up with zeros to the width that is asked for.
+        // Rows are cut off or filled up with zeros to the width that is requested.
         let shape = [rows, width];
         let mut values = filled(0.0, checked_elements(ElementType::F64, &shape)?)?;
         let old = tensor.to_f64()?;

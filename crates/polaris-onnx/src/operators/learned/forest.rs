@@ -35,13 +35,13 @@ pub enum Next {
     Leaf(usize),
 }
 
-/// A node that is no leaf.
+/// A node that is not a leaf.
 pub struct Branch {
     pub feature: usize,
     pub question: Question,
     pub if_true: Next,
     pub if_false: Next,
-    /// The answer for a feature that is no number.
+    /// The answer for a feature that is NaN.
     pub if_missing: bool,
 }
 
@@ -91,7 +91,7 @@ impl Forest {
             let answer = if x.is_nan() { branch.if_missing } else { branch.question.answer(x) };
             next = if answer { branch.if_true } else { branch.if_false };
         }
-        Err(Error::operands("the nodes of a tree form a circle"))
+        Err(Error::operands("the nodes of a tree form a cycle"))
     }
 
     /// One number for each target.

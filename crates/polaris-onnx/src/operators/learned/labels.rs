@@ -13,7 +13,7 @@ use crate::{Attributes, ElementType, Error, Result, Tensor, Value};
 enum Label {
     Text(String),
     Integer(i128),
-    /// The bits of a number; one for all that are no numbers, and one for both zeros.
+    /// The bits of a number; one for all that are not numbers, and one for both zeros.
     Float(u64),
 }
 

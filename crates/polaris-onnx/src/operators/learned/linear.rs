@@ -40,7 +40,7 @@ pub fn rows(data: &Tensor) -> Result<(usize, usize)> {
     match *data.shape() {
         [features] => Ok((1, features)),
         [samples, features] => Ok((samples, features)),
-        ref other => Err(Error::operands(format!("{other:?} are no rows of features"))),
+        ref other => Err(Error::operands(format!("{other:?} are not rows of features"))),
     }
 }
 

@@ -93,7 +93,7 @@ impl Classes {
         }
     }
 
-    /// The names of classes by their places; `None` is no class at all.
+    /// The names of classes by their places; `None` is not a class at all.
     pub fn labels(&self, places: &[Option<usize>]) -> Result<Tensor> {
         let shape = [places.len()];
         match self {

@@ -181,7 +181,7 @@ fn named_forest(attributes: &Attributes, votes: &str) -> Result<Forest> {
     let (trees, ids, targets) = (list("treeids")?, list("nodeids")?, list("ids")?);
     let mut leaves = vec![Vec::new(); leaf_count];
     for (index, &weight) in weights.iter().enumerate() {
-        // Votes of nodes that are no leaves are never asked for.
+        // Votes of nodes that are not leaves are never asked for.
         if let Next::Leaf(leaf) = find(trees[index], ids[index])? {
             leaves[leaf].push(Vote { target: length(targets[index])?, weight });
         }

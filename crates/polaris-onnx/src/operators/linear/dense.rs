@@ -80,7 +80,7 @@ pub(super) fn det(call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.tensor(0)?;
     let (batch, size) = match x.shape() {
         [batch @ .., rows, columns] if rows == columns => (batch, *rows),
-        other => return Err(Error::operands(format!("{other:?} are no square matrices"))),
+        other => return Err(Error::operands(format!("{other:?} are not square matrices"))),
     };
     if size == 0 {
         let ones = filled(1.0, checked_elements(ElementType::F64, batch)?)?;

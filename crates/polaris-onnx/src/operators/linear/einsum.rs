@@ -88,7 +88,7 @@ fn parse(equation: &str, operands: &[&Tensor]) -> Result<(Vec<Vec<Label>>, Vec<L
     Ok((terms, output))
 }
 
-/// The labels of a term whose ellipsis stands for a number of axes; `None` if it is no term.
+/// The labels of a term whose ellipsis stands for a number of axes; `None` if it is not a term.
 fn labels(text: &str, hidden: usize) -> Option<Vec<Label>> {
     let ellipsis = (0..hidden).rev().map(|index| Label::Ellipsis(std::cmp::Reverse(index)));
     let letters = |text: &str| {

@@ -1,4 +1,4 @@
-//! Matrix products, of integers too, and determinants.
+//! Matmul, of integers too, and determinants.
 
 mod dense;
 mod einsum;

@@ -1,4 +1,4 @@
-//! Products of matrices and of stacks of them.
+//! Matmul of matrices and of batches of them.
 
 use crate::limits::checked_elements;
 use crate::operators::walk;

@@ -1,4 +1,4 @@
-//! How unlikely the right classes are.
+//! Negative log-likelihood and cross-entropy losses.
 
 use crate::operators::Call;
 use crate::{Error, Result, Tensor, Value};

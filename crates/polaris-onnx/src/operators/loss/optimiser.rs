@@ -60,7 +60,7 @@ fn optimise<const N: usize>(
             results[kind].push(Value::Tensor(tensor));
         }
     }
-    // The gradients are no results.
+    // The gradients are not results.
     results.remove(1);
     Ok(results.into_iter().flatten().collect())
 }

@@ -88,7 +88,7 @@ impl Convolution {
         if taken != channels / groups || !made.is_multiple_of(groups) {
             let (x, w) = (x.shape(), w.shape());
             return Err(Error::operands(format!(
-                "a kernel of {w:?} does not go with {x:?} in {groups} groups"
+                "a kernel of {w:?} does not match {x:?} in {groups} groups"
             )));
         }
         if let Some(said) = call.attributes().ints("kernel_shape")?
@@ -240,7 +240,7 @@ pub fn causal_conv_with_state(call: &Call<'_>) -> Result<Vec<Value>> {
     let (x, w) = (call.tensor(0)?, call.tensor(1)?);
     let (&[batch, channels, length], &[kernels, 1, kernel]) = (x.shape(), w.shape()) else {
         let (x, w) = (x.shape(), w.shape());
-        return Err(Error::operands(format!("a kernel of {w:?} does not go with {x:?}")));
+        return Err(Error::operands(format!("a kernel of {w:?} does not match {x:?}")));
     };
     if kernels != channels || kernel == 0 {
         return Err(Error::operands(format!(

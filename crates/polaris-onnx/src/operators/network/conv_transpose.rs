@@ -14,7 +14,7 @@ pub fn conv_transpose(call: &Call<'_>) -> Result<Vec<Value>> {
     let groups = groups(call, channels)?;
     if taken != channels || kernel.len() != axes.len() || kernel.contains(&0) {
         let (x, w) = (x.shape(), w.shape());
-        return Err(Error::operands(format!("a kernel of {w:?} does not go with {x:?}")));
+        return Err(Error::operands(format!("a kernel of {w:?} does not match {x:?}")));
     }
     let windows = transposed_windows(call, axes, kernel)?;
     let made = made_each * groups;

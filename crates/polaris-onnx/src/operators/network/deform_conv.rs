@@ -33,7 +33,7 @@ pub fn deform_conv(call: &Call<'_>) -> Result<Vec<Value>> {
     let groups = groups(call, channels)?;
     let wrong = |what: &str| {
         let (x, w) = (x.shape(), w.shape());
-        Error::operands(format!("{what} do not go with {x:?} and a kernel of {w:?}"))
+        Error::operands(format!("{what} do not match {x:?} and a kernel of {w:?}"))
     };
     if taken != channels / groups || !made.is_multiple_of(groups) {
         return Err(wrong("the groups"));

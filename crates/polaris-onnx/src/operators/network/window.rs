@@ -88,7 +88,7 @@ pub fn per_axis(
         None => Ok(vec![default; axes]),
         Some(list) if list.len() == axes => Ok(list.to_vec()),
         Some(list) => {
-            let why = format!("`{name}` has {} numbers where {axes} were expected", list.len());
+            let why = format!("`{name}` has {} values; expected {axes}", list.len());
             Err(Error::operands(why))
         }
     }
@@ -113,7 +113,7 @@ pub fn positive(attributes: &Attributes, name: &str, axes: usize) -> Result<Vec<
 pub fn pads(attributes: &Attributes, axes: usize) -> Result<Vec<(i64, i64)>> {
     let list = per_axis(attributes, "pads", 2 * axes, 0)?;
     if let Some(wrong) = list.iter().find(|pad| !(-(1 << 40)..=1 << 40).contains(*pad)) {
-        return Err(Error::operands(format!("a padding of {wrong} is too large")));
+        return Err(Error::operands(format!("padding {wrong} is too large")));
     }
     Ok((0..axes).map(|axis| (list[axis], list[axes + axis])).collect())
 }
@@ -128,7 +128,7 @@ pub fn split_padding(total: i64, more_at_the_end: bool) -> (i64, i64) {
 pub fn windows(attributes: &Attributes, input: &[usize], kernel: &[usize]) -> Result<Vec<Window>> {
     let axes = input.len();
     if kernel.len() != axes || kernel.contains(&0) {
-        return Err(Error::operands(format!("a kernel of {kernel:?} does not go over {input:?}")));
+        return Err(Error::operands(format!("a kernel of {kernel:?} does not fit {input:?}")));
     }
     let (strides, dilations) =
         (positive(attributes, "strides", axes)?, positive(attributes, "dilations", axes)?);

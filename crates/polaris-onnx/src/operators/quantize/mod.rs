@@ -47,7 +47,7 @@ pub(super) fn quantized(
         return Tensor::from_f64(element, shape, &values.map(whole).collect::<Vec<f64>>());
     }
     if !element.is_float() || element.size() != 1 || element == ElementType::F8E8M0 {
-        return Err(Error::operands(format!("numbers cannot be quantised to {element}")));
+        return Err(Error::operands(format!("floats cannot be quantised to {element}")));
     }
     let bytes: Vec<u8> =
         values.map(|(value, zero)| encode(element, value + zero, saturate)).collect();

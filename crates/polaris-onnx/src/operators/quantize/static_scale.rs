@@ -67,7 +67,7 @@ pub(super) fn dequantize_linear(call: &Call<'_>) -> Result<Vec<Value>> {
     }
     let element = named_type(call, "output_dtype")?.unwrap_or(scale.element());
     if !element.is_float() || element == ElementType::F8E8M0 {
-        return Err(Error::operands(format!("numbers cannot be dequantised to {element}")));
+        return Err(Error::operands(format!("floats cannot be quantised to {element}")));
     }
     let places = granularity::places(
         scale,

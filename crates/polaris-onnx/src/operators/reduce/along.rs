@@ -28,7 +28,7 @@ impl Lines {
         let rank = shape.len() as i64;
         let at = if number < 0 { number.saturating_add(rank) } else { number };
         if !(0..=rank).contains(&at) {
-            return Err(Error::operands(format!("there is no axis {number} in {rank} axes")));
+            return Err(Error::operands(format!("axis {number} is out of range for rank {rank}")));
         }
         let (outer, length) = shape.split_at(at as usize);
         Ok(Self { inner: 1, length: length.iter().product(), outer: outer.iter().product() })

@@ -28,7 +28,7 @@ fn arg(call: &Call<'_>, smallest: bool) -> Result<Vec<Value>> {
     }
     let indices = if data.element().is_float() {
         let sign = if smallest { -1.0 } else { 1.0 };
-        // What is no number counts as the largest, as in NumPy.
+        // NaN counts as the largest, as in NumPy.
         let better = |a: f64, b: f64| sign * a > sign * b || (a.is_nan() && !b.is_nan());
         let equal = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
         best(&data.to_f64()?, lines, |a, b| better(a, b) || (last && equal(a, b)))

@@ -1,4 +1,4 @@
-//! Reductions over any axes: ReduceSum and its kin.
+//! Reductions over any axes, such as ReduceSum.
 
 use crate::operators::distinct_axes;
 use crate::operators::shape::{grid, numbers};

@@ -1,4 +1,4 @@
-//! Many elements to few.
+//! Reductions.
 
 mod along;
 mod arg;

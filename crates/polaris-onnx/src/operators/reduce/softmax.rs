@@ -4,7 +4,7 @@ use super::along::Lines;
 use crate::operators::{Call, one};
 use crate::{Result, Tensor, Value};
 
-/// Computes each line anew. Before version 13 all axes from the given one on make a line.
+/// Computes each line again. Before version 13 all axes from the given one on make a line.
 fn each_line(call: &Call<'_>, compute: impl Fn(&mut [f64])) -> Result<Vec<Value>> {
     let data = call.tensor(0)?;
     let lines = if call.version() < 13 {

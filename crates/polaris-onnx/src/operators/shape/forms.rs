@@ -1,4 +1,4 @@
-//! The same elements in another shape, and shapes as values.
+//! Reshape and similar operators, and shapes as values.
 
 use super::{length, numbers};
 use crate::operators::distinct_axes;

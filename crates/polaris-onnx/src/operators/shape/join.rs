@@ -1,4 +1,4 @@
-//! Tensors put together along an axis, and taken apart: Concat, Split.
+//! Tensors concatenated along an axis, and split: Concat, Split.
 
 use super::{length, numbers};
 use crate::limits::checked_elements;
@@ -17,7 +17,7 @@ pub fn join(parts: &[&Tensor], at: usize) -> Result<Tensor> {
             && (0..shape.len()).all(|axis| axis == at || part.shape()[axis] == shape[axis]);
         let more = part.shape().get(at).filter(|_| fits).ok_or_else(|| {
             let found = (part.element(), part.shape());
-            let why = format!("{element}{shape:?} and {}{:?} do not go together", found.0, found.1);
+            let why = format!("{element}{shape:?} and {}{:?} are incompatible", found.0, found.1);
             Error::operands(why)
         })?;
         along = along.saturating_add(*more);

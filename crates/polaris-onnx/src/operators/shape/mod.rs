@@ -1,4 +1,4 @@
-//! Elements moved, none computed.
+//! Operators that move elements without computing.
 
 mod columns;
 mod forms;
@@ -44,5 +44,5 @@ pub(super) fn numbers(call: &Call<'_>, name: &str, operand: usize) -> Result<Opt
 
 /// A length that a user gave.
 pub(super) fn length(value: i64) -> Result<usize> {
-    usize::try_from(value).map_err(|_| Error::operands(format!("{value} is no length")))
+    usize::try_from(value).map_err(|_| Error::operands(format!("{value} is not a valid length")))
 }

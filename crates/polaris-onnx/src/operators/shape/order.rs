@@ -37,7 +37,7 @@ fn blocks(call: &Call<'_>) -> Result<([usize; 4], usize)> {
     let block = block.ok_or_else(|| Error::operands("the attribute `blocksize` is missing"))?;
     let block = length(block)?;
     if block == 0 || block.checked_mul(block).is_none() {
-        return Err(Error::operands(format!("{block} is no length of a block")));
+        return Err(Error::operands(format!("{block} is not a valid length of a block")));
     }
     Ok((lengths, block))
 }

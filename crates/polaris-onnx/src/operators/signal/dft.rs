@@ -24,7 +24,7 @@ fn usable(length: usize) -> Result<usize> {
     if length == 0 {
         return Err(Error::operands("a transform of length 0"));
     }
-    // Lengths that are no powers of two take several times their own memory.
+    // Lengths that are not powers of two take several times their own memory.
     checked_elements(ElementType::C128, &[length, 8])?;
     Ok(length)
 }
@@ -105,10 +105,10 @@ pub fn stft(call: &Call<'_>) -> Result<Vec<Value>> {
     let (batch, samples, parts) = match *signal.shape() {
         [batch, samples] => (batch, samples, 1),
         [batch, samples, parts] => (batch, samples, parts),
-        ref other => return Err(Error::operands(format!("{other:?} is no batch of signals"))),
+        ref other => return Err(Error::operands(format!("{other:?} is not a batch of signals"))),
     };
     let step = single_length(call, 1)?.filter(|&step| step > 0);
-    let step = step.ok_or_else(|| Error::operands("frame_step is no positive number"))?;
+    let step = step.ok_or_else(|| Error::operands("frame_step is not positive"))?;
     let window = call.optional(2)?.map(|window| window.to_f64()).transpose()?;
     let default = window.as_ref().map_or(samples, Vec::len);
     let length = usable(single_length(call, 3)?.unwrap_or(default))?;

@@ -24,7 +24,7 @@ fn window(call: &Call<'_>, weight: impl Fn(f64) -> f64) -> Result<Vec<Value>> {
 /// The type that the attribute `output_datatype` names.
 pub fn output_element(call: &Call<'_>) -> Result<ElementType> {
     let code = call.attributes().int_or("output_datatype", 1)?;
-    let code = i32::try_from(code).map_err(|_| Error::operands(format!("{code} is no type")))?;
+    let code = i32::try_from(code).map_err(|_| Error::operands(format!("{code} is not a type")))?;
     ElementType::from_code(code)
 }
 

@@ -74,7 +74,7 @@ pub fn tf_idf_vectorizer(call: &Call<'_>) -> Result<Vec<Value>> {
         [] => (1, 1),
         [columns] => (1, columns),
         [rows, columns] => (rows, columns),
-        ref other => return Err(Error::operands(format!("{other:?} are no rows of tokens"))),
+        ref other => return Err(Error::operands(format!("{other:?} are not rows of tokens"))),
     };
     let places = integers(attributes, "ngram_indexes")?;
     let places = places.iter().copied().map(length).collect::<Result<Vec<usize>>>()?;

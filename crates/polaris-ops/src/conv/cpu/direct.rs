@@ -1,5 +1,5 @@
-//! Groups with few channels of the result, depthwise convolutions among them: rows of the source times
-//! a weight, added to rows of sums.
+//! Groups with few channels of the result, depthwise convolutions among them: rows of the source times a weight,
+//! added to rows of accumulators.
 
 use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
@@ -12,11 +12,11 @@ use super::{Image, Number, Operands};
 use crate::Result;
 use crate::cpu::simd::multiversion;
 
-/// Positions of a block: their sums and what they see stay in the first cache.
+/// Positions of a block: their accumulators and what they see stay in the L1 cache.
 pub(super) const POSITIONS: usize = 2048;
 /// Fewer multiplications than this are not worth a second thread.
 pub(super) const GRAIN: usize = 1 << 17;
-/// Chunks of sums that are kept in registers.
+/// Chunks of accumulators that are kept in registers.
 const HELD: usize = 4;
 
 pub fn run<C: Number>(
@@ -197,7 +197,7 @@ multiversion! {
     }
 }
 
-/// Adds to `N` chunks of sums from `at` on, which stay in registers.
+/// Adds to `N` chunks of accumulators from `at` on, which stay in registers.
 #[inline(always)]
 fn chunks<C: Number, const N: usize, const VECTOR_BYTES: usize>(
     starts: &[usize],

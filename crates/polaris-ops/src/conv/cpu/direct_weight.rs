@@ -1,5 +1,5 @@
-//! The gradient of the weight of groups with few channels of the output: for each tap, the products of
-//! rows of x with rows of the gradient, added up in lanes.
+//! The gradient of the weight of groups with few channels of the output: for each tap, the products of rows of x with
+//! rows of the gradient, accumulated in lanes.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::cpu::simd::multiversion;
 
 /// Tasks that the sum is cut into, whatever the number of threads.
 const TASKS: usize = 64;
-/// The most taps whose sums are kept in registers.
+/// The most taps whose accumulators are kept in registers.
 const HELD: usize = 8;
 
 pub fn run<C: Number>(geometry: &Geometry, cpu: &CpuDevice, operands: &Operands) -> Result<()> {
@@ -83,7 +83,7 @@ impl<'a, C: Number> Totals<'a, C> {
         geometry.outputs * geometry.inputs * rows.kernel * columns.kernel
     }
 
-    /// Adds, for each group, some pieces to sums that begin as zeros, and writes the totals.
+    /// Adds, for each group, some pieces to accumulators that begin as zeros, and writes the totals.
     pub fn compute(
         mut self,
         cpu: &CpuDevice,
@@ -147,7 +147,7 @@ impl<C: Number> Memory<C> {
 }
 
 multiversion! {
-    /// Adds the sums of one block to the totals of each tap.
+    /// Adds the accumulators of one block to the totals of each tap.
     fn add_products<C: Number>(window: &Window, memory: &Memory<C>, totals: &mut [C]) {
         let mut tap = 0;
         while tap < totals.len() {
@@ -162,7 +162,7 @@ multiversion! {
     }
 }
 
-/// Adds the sums of `N` taps from `first` on, and returns how many that were.
+/// Adds the accumulators of `N` taps from `first` on, and returns how many that were.
 #[inline(always)]
 fn taps<C: Number, const N: usize, const VECTOR_BYTES: usize>(
     window: &Window,

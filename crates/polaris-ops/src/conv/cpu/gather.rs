@@ -1,5 +1,5 @@
-//! The output and the gradient of the input as products: packed weights times what the positions of
-//! a block see, which each thread copies together for some channels at a time.
+//! The output and the input gradient as matmuls (im2col): packed weights times what the positions of a block see,
+//! which each thread gathers for some channels at a time.
 
 use polaris_runtime::DeviceRef;
 use polaris_runtime::cpu::{CpuDevice, SimdLevel};
@@ -149,7 +149,7 @@ impl<C: Number> Work<'_, C> {
         };
         if let Some(bias) = &self.bias {
             for row in 0..rows {
-                // SAFETY: there is a bias for each channel of the result, and sums for each column.
+                // SAFETY: there is a bias for each channel of the result, and accumulators for each column.
                 unsafe {
                     let sums = std::slice::from_raw_parts_mut(to.add(row * to_stride), columns);
                     sums.fill(bias.of(first_channel + row));
@@ -195,7 +195,7 @@ impl<C: Number> Work<'_, C> {
                         ending: Ending::PLAIN,
                     };
                     // SAFETY: the panel holds these steps and rows, what is seen these steps and
-                    // whole vectors of columns, and the sums these rows and columns.
+                    // whole vectors of columns, and the accumulators these rows and columns.
                     unsafe {
                         self.kernels.for_adjacent_rows(panel_rows, panel_columns)(&call);
                     }
@@ -241,7 +241,7 @@ impl<C: Number> Work<'_, C> {
     }
 }
 
-/// Stores the sums of one channel for the pieces of a block.
+/// Stores the accumulators of one channel for the pieces of a block.
 ///
 /// # Safety
 /// The result must be registered as written, and these positions be this thread's alone.

@@ -1,4 +1,4 @@
-//! How the output, or the gradient of the input, is cut into tasks and blocks.
+//! The tasks and blocks of the output or the input gradient.
 
 use polaris_runtime::cpu::SimdLevel;
 
@@ -8,9 +8,9 @@ use super::pieces::Blocks;
 use super::window::{CHUNK, Window};
 use crate::matmul::cpu::{even, most_steps};
 
-/// Positions of a block: with most steps, what they see stays in the second cache.
+/// Positions of a block: with most steps, what they see stays in the L2 cache.
 const POSITIONS: usize = 256;
-/// The most rows of the result in a task: their sums must stay near, too.
+/// The most rows of the result in a task: their accumulators must stay near, too.
 const MOST_ROWS: usize = 256;
 /// Tasks for each thread, where there are enough rows, so that none is waited for long.
 const TASKS_PER_THREAD: usize = 3;
@@ -24,12 +24,12 @@ pub(super) struct Plan {
     /// Rows of a panel of weights, and of a task.
     pub panel_rows: usize,
     pub task_rows: usize,
-    /// From one step to the next in what is copied together, and from row to row of the sums.
+    /// From one step to the next in what is copied together, and from row to row of the accumulators.
     pub stride: usize,
     pub window_elements: usize,
-    /// Whether the source is read where it lies: positions see it as it is, in whole vectors.
+    /// Whether the source is read in place: positions see it as it is, in whole vectors.
     pub in_place: bool,
-    /// Whether sums are made where the result lies.
+    /// Whether the result is accumulated in place.
     pub to_result: bool,
 }
 
@@ -72,7 +72,7 @@ impl Plan {
         self.gather.groups * self.gather.rows * self.gather.depth()
     }
 
-    /// The window, what is copied from it, and the sums.
+    /// The window, what is copied from it, and the accumulators.
     pub fn worker_elements(&self) -> usize {
         let sums = if self.to_result { 0 } else { self.task_rows * self.stride };
         let parts = [self.window_elements, self.patch_elements(), sums];

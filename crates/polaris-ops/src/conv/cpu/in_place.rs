@@ -1,6 +1,6 @@
-//! Groups with few channels of the result whose rows lie densely and are wide enough for vectors:
-//! sources are read where they lie, and sums stay in registers until they are written. Only the few
-//! positions whose taps reach beyond the border are computed one by one.
+//! Groups with few output channels and dense rows that are wide enough for vectors: sources are read in place, and
+//! accumulators stay in registers until they are written. Only the few positions whose taps reach beyond the
+//! border are computed one by one.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::window::CHUNK;
 use super::{Image, Number, Operands};
 use crate::cpu::simd::multiversion;
 
-/// Chunks of sums that are kept in registers.
+/// Chunks of accumulators that are kept in registers.
 const HELD: usize = 4;
 /// Tasks for each thread, so that the last one to finish is not late by much.
 const TASKS: usize = 4;

@@ -1,5 +1,5 @@
-//! The gradient of the weight of groups with few channels of the output whose rows lie densely: rows of
-//! x and of the gradient are multiplied where they lie, and the sums of all taps stay in registers.
+//! The weight gradient of groups with few output channels and dense rows: rows of x and of the gradient are
+//! multiplied in place, and the accumulators of all taps stay in registers.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::window::CHUNK;
 use super::{Number, Operands};
 use crate::cpu::simd::multiversion;
 
-/// The most taps whose sums are kept in registers: those of a kernel of 3x3.
+/// The most taps whose accumulators are kept in registers: those of a kernel of 3x3.
 const HELD: usize = 9;
 
 /// Computes the gradient if that can be done in place, and says whether.

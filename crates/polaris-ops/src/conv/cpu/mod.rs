@@ -1,10 +1,9 @@
 //! Convolutions on the CPU.
 //!
-//! Most are products of matrices whose one factor, the taps that each position sees, is made block by
-//! block in memory that stays in the second cache, and multiplied by the micro-kernels of `matmul`.
-//! With kernels of one element, images are that factor themselves: they are read where they lie, or by
-//! `matmul` itself. Where a group has few channels of the result, as in
-//! depthwise convolutions, there is too little to multiply for that: rows are then added up directly.
+//! Most are matmuls: the taps that each position sees (im2col) are gathered block by block in memory that stays in
+//! the L2 cache, and multiplied by the micro-kernels of `matmul`. For 1x1 kernels the images are that operand: they
+//! are read in place, or by `matmul` itself. A group with few output channels, as in depthwise convolutions, has too
+//! little arithmetic for that: its rows are accumulated directly.
 
 pub(super) mod bytes;
 mod direct;

@@ -1,4 +1,4 @@
-//! Elements of several axes as few evenly spaced runs.
+//! Elements of several axes as a few evenly spaced runs.
 
 /// Elements of three axes, in as few evenly spaced runs as possible.
 pub(super) struct Runs {

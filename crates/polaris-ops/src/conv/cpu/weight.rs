@@ -1,7 +1,7 @@
-//! The gradient of the weight as products: what the positions of a block see under each tap, times
-//! the transposed gradient of the output, summed over blocks.
+//! The weight gradient as matmuls: what the positions of a block see under each tap, times the transposed output
+//! gradient, summed over blocks.
 //!
-//! The sum over all positions is cut into parts, whose number depends on sizes alone, so that threads
+//! The sum over all positions is split into parts, whose number depends on sizes alone, so that threads
 //! have something to do where the weight is small; the parts are added up in their order.
 
 use polaris_runtime::DeviceRef;
@@ -43,7 +43,7 @@ pub fn run<C: Number>(
         let first_channel = block * plan.channels;
         let channels = plan.channels.min(geometry.inputs - first_channel);
         let at = (group * geometry.inputs + first_channel) * plan.taps * plan.columns;
-        // SAFETY: the operands are registered by the caller; each task has its own sums and each
+        // SAFETY: the operands are registered by the caller; each task has its own accumulators and each
         // thread its own memory behind them.
         unsafe {
             let sums = numbers::<C>(
@@ -192,7 +192,7 @@ impl<C: Number> Work<'_, C> {
                     columns: width,
                     ending: Ending::PLAIN,
                 };
-                // SAFETY: by the caller's word; the sums have these rows and whole vectors.
+                // SAFETY: by the caller's word; the accumulators have these rows and whole vectors.
                 unsafe { self.kernels.for_adjacent_steps(tile_rows, width, true)(&call) };
             }
         }

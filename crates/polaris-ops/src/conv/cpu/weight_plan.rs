@@ -1,4 +1,4 @@
-//! How the gradient of a weight is cut into tasks and blocks.
+//! The tasks and blocks of a weight gradient.
 
 use polaris_runtime::cpu::SimdLevel;
 
@@ -12,8 +12,7 @@ use crate::matmul::cpu::even;
 
 /// Positions of a block.
 const POSITIONS: usize = 256;
-/// Taps of channels that are multiplied at a time: with the positions of a block, they stay in the
-/// second cache.
+/// Taps of channels that are multiplied at a time: with the positions of a block, they stay in the L2 cache.
 const MOST_TAPS: usize = 576;
 /// Tasks that the sum is cut into if the weight is small, and the bytes that its parts may take.
 const TASKS: usize = 16;
@@ -34,7 +33,7 @@ pub(super) struct Plan {
     /// From one tap to the next in what is copied together.
     pub stride: usize,
     pub window_elements: usize,
-    /// Whether x is read where it lies.
+    /// Whether x is read in place.
     pub in_place: bool,
 }
 

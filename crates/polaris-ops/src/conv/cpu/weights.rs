@@ -1,5 +1,4 @@
-//! Weights of convolutions in panels: those of `f32` for images whose channels are adjacent, and those of `i8` for
-//! quantised convolutions.
+//! Prepacked weights of convolutions: `f32` for NHWC images, and `i8` for quantised convolutions.
 
 use polaris_core::{DType, Shape};
 use polaris_runtime::Buffer;

@@ -1,9 +1,8 @@
-//! Products in blocks that fit the caches.
+//! Cache-blocked matmul.
 //!
-//! B is packed in panels, by all threads together, or read where it lies. Then each thread takes
-//! tasks, blocks of the result, and for each block of k packs the task's rows of A and passes
-//! panels of B by them. A task has all of its result's sums to itself, so that nothing is waited
-//! for, and what follows the product happens when the last block of k is done.
+//! B is packed in panels, by all threads together, or read in place. Then each thread takes tasks, blocks of the
+//! result, and for each block of k packs the task's rows of A and passes panels of B by them. A task owns its part of
+//! the result, so that no thread waits for another, and applies the epilogue after the last block of k.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +29,7 @@ pub(super) struct Right {
     /// The first packed panel; those before it are read in place.
     pub first_packed: usize,
     pub panels: SendPointer,
-    /// What sums begin with, a number for each column, or null.
+    /// Initial accumulators, a number for each column, or null.
     pub corrections: SendPointer,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Blocked<'a, P: 'static, S: Sum> {
     pub arithmetic: &'a Arithmetic<P, S>,
     pub level: SimdLevel,
     pub plan: Plan,
-    /// Whether A is read where it lies.
+    /// Whether A is read in place.
     pub left_in_place: bool,
     /// Memory of each worker, and its bytes.
     pub workers: SendPointer,
@@ -57,15 +56,15 @@ struct Block<P, S> {
     /// Rows of a panel of A.
     panel_rows: usize,
     packed_left: *const P,
-    /// What sums begin with, or null.
+    /// Initial accumulators, or null.
     from: (*const S, usize),
     to: To<S>,
 }
 
-/// Where the sums of a block go.
+/// Where the accumulators of a block go.
 #[derive(Clone, Copy)]
 enum To<S> {
-    /// To memory where sums are kept for the next block, with its row stride.
+    /// To memory where accumulators are kept for the next block, with its row stride.
     Kept(*mut S, usize),
     /// To the result, by the kernels themselves.
     Result(Direct<S>),
@@ -168,7 +167,7 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
         }
     }
 
-    /// What sums begin with from one of these columns on, or null.
+    /// Initial accumulators from one of these columns on, or null.
     fn beginning(&self, right: &Right, direct: Option<&Direct<S>>, column: usize) -> *const S {
         match direct {
             _ if !right.corrections.get().is_null() => {
@@ -266,7 +265,7 @@ impl<P: Copy + Send + Sync, S: Sum> Blocked<'_, P, S> {
                         ending,
                     };
                     // SAFETY: the panels hold `steps` steps of at least these rows and columns,
-                    // and the sums' memory is this task's.
+                    // and the accumulators' memory is this task's.
                     unsafe { kernel(&call) };
                     if let Some(tile) = &tile {
                         // SAFETY: by the caller's word.

@@ -1,5 +1,5 @@
-//! Products with a B of blocks: few rows are multiplied with columns that are decoded a few at a time, into the first
-//! caches; for more rows parts of B are expanded, and used as often as there are rows.
+//! Matmul with B in a block format: for few rows, columns are decoded a few at a time into the L1 cache; for more
+//! rows, parts of B are expanded and reused for all rows.
 
 use polaris_core::Shape;
 use polaris_runtime::HostOperands;

@@ -1,5 +1,5 @@
-//! Products of few rows with a B whose columns are dense along k: a sum for each element, taken
-//! along k in vectors, so that B is read once and where it lies.
+//! Matmul of few rows with a B whose columns are dense along k: a dot product for each element, in vectors along k,
+//! so that B is read once and in place.
 
 use polaris_runtime::cpu::SimdLevel;
 

@@ -1,5 +1,5 @@
-//! Results that kernels finish in registers: what follows the product is an addition or two and limits,
-//! and the result lies as sums do.
+//! Epilogues that kernels apply in registers: an addition or two and limits, for a result with the layout of the
+//! accumulators.
 
 use super::finish::Sum;
 use super::kernel::Ending;
@@ -8,9 +8,9 @@ use super::product::{Finish, Plane, Product};
 /// What kernels do besides the product.
 #[derive(Clone, Copy)]
 pub(crate) struct Direct<S> {
-    /// What sums of each column begin with, or null.
+    /// Initial accumulators of each column, or null.
     bias: *const S,
-    /// What is added to the sums.
+    /// The addend of the accumulators.
     plus: Option<Plane>,
     limits: Option<[S; 2]>,
 }
@@ -43,7 +43,7 @@ impl<S: Sum> Direct<S> {
         })
     }
 
-    /// What sums begin with from a column of the result on, or null.
+    /// Initial accumulators from a column of the result on, or null.
     pub fn bias(&self, column: usize) -> *const S {
         if self.bias.is_null() { self.bias } else { self.bias.wrapping_add(column) }
     }

@@ -1,5 +1,4 @@
-//! What becomes of a tile of sums: scales, C, bias, activation, residual, and the store, all in
-//! one pass, so that a tile is read once and everything happens in registers.
+//! The epilogue of a tile: scales, C, bias, activation, residual, and the store, in one pass over the accumulators.
 
 use polaris_core::DType;
 use polaris_runtime::cpu::SimdLevel;
@@ -76,7 +75,7 @@ impl Sum for i32 {
     }
 }
 
-/// Where a tile lies in the result.
+/// The position of a tile in the result.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub row: usize,
@@ -104,7 +103,7 @@ pub(crate) unsafe fn store<S: Sum>(level: SimdLevel, product: &Product, sums: &[
     finish(level, product, sums, place);
 }
 
-/// Which functions can be activations of sums.
+/// Which functions can be activations in the epilogue.
 trait Activate<S: Sum>: Apply<S::Real> {}
 
 impl<S: Sum, F: Apply<S::Real>> Activate<S> for F {}

@@ -1,5 +1,5 @@
-//! The micro-kernel: a few rows of A times a few vectors of columns of B, with all sums in
-//! registers; and its table for each instruction set.
+//! The micro-kernel: a few rows of A times a few vectors of columns of B, with all accumulators in registers; and its
+//! table for each instruction set.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::lanes_x86::{F32x8, F32x16, F64x4, F64x8, Pairs8, Pairs16, Quads16};
 
-/// The largest tile of any kernel, in sums.
+/// The largest tile of any kernel, in accumulators.
 pub(super) const MAX_TILE: usize = 14 * 32;
 /// The most columns of a tile of any kernel.
 pub(super) const MAX_COLUMNS: usize = 32;
@@ -29,7 +29,7 @@ pub(crate) struct Call<P, S> {
     /// next; B goes on.
     pub pieces: usize,
     pub a_jump: usize,
-    /// What the sums begin with; zero if null. A stride of zero begins every row alike.
+    /// Initial accumulators; zero if null. A stride of zero begins every row alike.
     pub from: *const S,
     pub from_stride: usize,
     pub to: *mut S,
@@ -39,7 +39,7 @@ pub(crate) struct Call<P, S> {
     pub ending: Ending<S>,
 }
 
-/// What becomes of the sums on their way from registers to memory.
+/// The epilogue in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Ending<S> {
     /// What is added; nothing if null.
@@ -156,8 +156,8 @@ impl<P, const ADJACENT_ROWS: bool> LeftRows<P, ADJACENT_ROWS> {
     }
 }
 
-/// Steps of k of which B is asked for in advance, where it comes from the second cache or from
-/// memory. Where it is near, that would take the time of loads and drive other things out.
+/// Steps of k of which B is asked for in advance, where it comes from the L2 cache or from memory. Where it is near,
+/// that would take the time of loads and drive other things out.
 const AHEAD: usize = 16;
 
 /// # Safety
@@ -207,7 +207,7 @@ unsafe fn tile<
             }
             left.jump(call.a_jump);
         }
-        // One thing after the other, each of so little code that all of it is unrolled and sums stay in
+        // One thing after the other, each of so little code that all of it is unrolled and accumulators stay in
         // registers.
         let last = call.columns - (C - 1) * V::COUNT;
         add(&mut sums, call.from, call.from_stride, last);

@@ -1,6 +1,6 @@
 //! Vectors as the micro-kernel sees them, and those of plain code.
 
-/// A vector register of sums, and how factors are multiplied into it.
+/// A vector register of accumulators, and how factors are multiplied into it.
 ///
 /// # Safety
 /// Methods must only be called where the implementation's instructions exist; pointers must be
@@ -18,9 +18,9 @@ pub(crate) unsafe trait Lanes: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(at: *const Self::Sum) -> Self;
     unsafe fn store(self, at: *mut Self::Sum);
-    /// Loads the first `count` sums; the others are zero, and their memory is not touched.
+    /// Loads the first `count` accumulators; the others are zero, and their memory is not touched.
     unsafe fn load_first(at: *const Self::Sum, count: usize) -> Self;
-    /// Stores the first `count` sums and touches no other memory.
+    /// Stores the first `count` accumulators and touches no other memory.
     unsafe fn store_first(self, at: *mut Self::Sum, count: usize);
     unsafe fn add(self, other: Self) -> Self;
     /// What is below `low` becomes that, then what is above `high` that; no number stays none.
@@ -53,7 +53,7 @@ macro_rules! float_scalar {
 
             #[inline(always)]
             fn plus_product(self, left: $type, right: $type) -> Self {
-                // Where fusing is no instruction of the baseline, it is a slow call.
+                // Where fusing is not an instruction of the baseline, it is a slow call.
                 if cfg!(target_arch = "aarch64") {
                     left.mul_add(right, self)
                 } else {

@@ -81,7 +81,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn between(self, low: $sum, high: $sum) -> Self {
-                // Of two operands one of which is no number, these instructions take the second.
+                // Of two operands one of which is not a number, these instructions take the second.
                 // SAFETY: see `zero`.
                 Self(unsafe { $smaller($all(high), $larger($all(low), self.0)) })
             }

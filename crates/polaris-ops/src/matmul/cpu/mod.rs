@@ -1,4 +1,4 @@
-//! Products on the CPU.
+//! Matmul on the CPU.
 
 mod blocked;
 mod blocks;

@@ -1,5 +1,4 @@
-//! A batch of products: which operands are packed, what memory that takes, and which threads
-//! compute what.
+//! A batch of matmuls: which operands are packed, the memory for it, and the work of each thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,8 +22,8 @@ pub(super) const SMALL: usize = 1 << 20;
 /// Elements of A, and of B, that are not worth packing.
 pub(super) const SMALL_MATRIX: usize = 1 << 14;
 
-/// Rows of A that are a multiple of so many bytes apart fall on a few sets of the first cache, and drive
-/// each other out: those are packed. Others, with adjacent steps of k, are read where they lie.
+/// Rows of A that are a multiple of so many bytes apart fall on a few sets of the L1 cache, and drive each other out:
+/// those are packed. Others, with adjacent steps of k, are read in place.
 const SAME_SETS: usize = 2 << 10;
 
 /// Products that differ in where their matrices begin.
@@ -45,7 +44,7 @@ pub(super) struct Batch<'a> {
 pub(super) struct PackedRight {
     pub layout: PanelLayout,
     pub panels: SendPointer,
-    /// Bytes from the panels to what sums begin with.
+    /// Bytes from the panels to the initial accumulators.
     pub correction_offset: usize,
 }
 
@@ -140,7 +139,7 @@ impl Batch<'_> {
         let few_rows = arithmetic.few_rows.filter(|_| is_skinny(product) && self.packed.is_none());
         if let Some(kernels) = few_rows {
             let skinny = Skinny { product, kernels, level, rows: scratch.cast() };
-            // SAFETY: by the caller's word; there are such kernels where factors are sums.
+            // SAFETY: by the caller's word; there are such kernels where factors are accumulators.
             return unsafe { skinny.run(pool) };
         }
         let corrections = scratch.wrapping_add(setup.panel_bytes);
@@ -195,7 +194,7 @@ impl Batch<'_> {
     }
 }
 
-/// What sums begin with, if they begin with anything.
+/// Initial accumulators, if any.
 fn corrections_or_null<P, S>(arithmetic: &Arithmetic<P, S>, corrections: *mut u8) -> SendPointer {
     SendPointer(if arithmetic.excess.is_some() { corrections } else { std::ptr::null_mut() })
 }

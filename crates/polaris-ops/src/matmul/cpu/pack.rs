@@ -1,4 +1,4 @@
-//! Packing: a strip of a matrix becomes a panel in which everything a step of k needs is adjacent.
+//! Packing: a strip of a matrix becomes a panel in which all elements of a step of k are contiguous.
 //! Rows of A and columns of B are packed alike; here both are lanes.
 
 use polaris_runtime::cpu::SimdLevel;

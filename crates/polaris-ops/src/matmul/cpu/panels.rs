@@ -8,8 +8,8 @@ use super::product::Plane;
 use super::skinny::FewRows;
 use crate::cpu::map::SendPointer;
 
-/// How packed columns lie in memory: panel after panel, each with all steps of k. The last panel
-/// is as many vectors wide as it needs, and padded with zeros.
+/// The memory layout of packed columns: panel after panel, each with all steps of k. The last panel is as many
+/// vectors wide as it needs, and padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PanelLayout {
     pub columns: usize,
@@ -62,7 +62,7 @@ pub(super) struct Arithmetic<P: 'static, S: 'static> {
     pub in_place: bool,
     /// The left factor that yields what each sum has too much, if A is packed raised.
     pub excess: Option<P>,
-    /// Kernels for few rows, where factors and sums have one type.
+    /// Kernels for few rows, where factors and accumulators have one type.
     pub few_rows: Option<FewRows<S>>,
 }
 
@@ -152,7 +152,7 @@ impl Negate for i32 {
     }
 }
 
-/// Computes what each column's sums have too much: a row of the excess times B.
+/// Computes what each column's accumulators have too much: a row of the excess times B.
 ///
 /// # Safety
 /// The panel must be packed, and no other thread have its corrections.

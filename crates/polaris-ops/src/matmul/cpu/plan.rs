@@ -1,20 +1,19 @@
-//! How a product is cut into blocks, from its shape and the machine.
+//! The blocking of a matmul, from its shape and the machine.
 
 use super::kernel::Kernels;
 
-/// Bytes of a panel of A in one block of k: it stays in the first cache while panels of B pass by.
+/// Bytes of a panel of A in one block of k: it stays in the L1 cache while panels of B pass by.
 const PANEL_BYTES: usize = 22 << 10;
 /// Steps of k in a block: more would save nothing.
 pub(super) const MOST_STEPS: usize = 384;
-/// Bytes of panels of B in one block of k: they stay in the second cache while panels of A pass
-/// by.
+/// Bytes of panels of B in one block of k: they stay in the L2 cache while panels of A pass by.
 const RESIDENT_BYTES: usize = 384 << 10;
-/// Rows of A in a block: so often are panels of B used that come from the last cache or memory.
+/// Rows of A in a block: so often are panels of B used that come from the last-level cache or memory.
 const MOST_ROWS: usize = 392;
 /// Bytes of the packed part of B. It is packed by all threads together, before they compute.
 const PACKED_BYTES: usize = 16 << 20;
-/// With so few rows packing B is much of the work, and it is worth packing A again for each part
-/// of B so that the part stays in the second cache.
+/// With so few rows packing B is much of the work, and it is worth packing A again for each part of B so that the
+/// part stays in the L2 cache.
 const FEW_ROWS: usize = 256;
 /// Bytes of such a part for each thread.
 const FEW_ROWS_PACKED_BYTES: usize = 1 << 20;
@@ -24,7 +23,7 @@ const FEWEST_COLUMNS: usize = 256;
 const TASK: usize = 1 << 18;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 3;
-/// Columns of a task whose sums are kept aside between blocks of k.
+/// Columns of a task whose accumulators are kept aside between blocks of k.
 const ASIDE_COLUMNS: usize = 512;
 
 /// A product as the kernels see it: `steps` groups along k.
@@ -35,7 +34,7 @@ pub(super) struct Sizes {
     pub steps: usize,
 }
 
-/// Blocks of a product. The order of sums depends on `steps` alone, not on the rest, which
+/// Blocks of a product. The order of summation depends on `steps` alone, not on the rest, which
 /// depends on the number of threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
@@ -45,14 +44,14 @@ pub(super) struct Plan {
     pub rows: usize,
     /// Columns of a task; whole panels.
     pub columns: usize,
-    /// Columns whose panels stay in the second cache while rows pass by; whole panels.
+    /// Columns whose panels stay in the L2 cache while rows pass by; whole panels.
     pub resident_columns: usize,
     /// Columns that are packed at a time; whole panels.
     pub packed_columns: usize,
 }
 
 impl Plan {
-    /// `keeps_aside` says that sums are kept in memory of the task between blocks of k.
+    /// `keeps_aside` says that accumulators are kept in memory of the task between blocks of k.
     pub fn new<P, S>(
         kernels: &Kernels<P, S>,
         sizes: Sizes,

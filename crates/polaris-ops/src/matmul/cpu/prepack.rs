@@ -1,4 +1,4 @@
-//! B packed once for many products.
+//! Prepacked B, for many matmuls.
 
 use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::CpuDevice;
@@ -13,7 +13,7 @@ use crate::format::{Format, Role};
 use crate::matmul::problem::allows;
 use crate::{Array, Error, Result};
 
-/// Where everything lies in the memory of a packed B: the panels, and after them what sums begin with.
+/// Where everything lies in the memory of a packed B: the panels, and after them the initial accumulators.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PackedLayout {
     pub panels: PanelLayout,
@@ -32,7 +32,7 @@ pub fn has_panels(left: DType, right: DType, shape: &Shape) -> bool {
 /// Bytes of a packed matrix.
 ///
 /// # Errors
-/// If the shape is no matrix.
+/// If the shape is not a matrix.
 pub fn packed_bytes(cpu: &CpuDevice, left: DType, shape: &Shape) -> Result<usize> {
     Ok(layout(cpu, left, matrix(shape)?)?.bytes)
 }
@@ -52,7 +52,7 @@ fn matrix(shape: &Shape) -> Result<[usize; 2]> {
     match shape.dims() {
         &[k, n] => Ok([k, n]),
         _ => {
-            let what = format!("{shape} is no matrix, and only matrices can be packed");
+            let what = format!("{shape} is not a matrix; only matrices can be prepacked");
             Err(Error::InvalidParameter { op: "matmul", what })
         }
     }
@@ -140,7 +140,7 @@ impl Computation for Pack<'_> {
 /// The elements of a packed matrix in row-major order.
 ///
 /// # Errors
-/// If the shape is no matrix.
+/// If the shape is not a matrix.
 pub fn unpack_b(cpu: &CpuDevice, left: DType, shape: &Shape, bytes: &[u8]) -> Result<Vec<f64>> {
     let [k, n] = matrix(shape)?;
     let PackedLayout { panels, group, .. } = layout(cpu, left, [k, n])?;

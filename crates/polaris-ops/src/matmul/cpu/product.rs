@@ -1,4 +1,4 @@
-//! One product on the CPU as plain data: where everything lies, and what becomes of the sums.
+//! One matmul on the CPU as plain data: operands, strides and epilogue.
 
 use polaris_core::DType;
 
@@ -37,7 +37,7 @@ impl Plane {
     }
 }
 
-/// What becomes of the sums before they are stored.
+/// The epilogue.
 #[derive(Clone, Copy)]
 pub(crate) struct Finish {
     pub alpha: f64,

@@ -1,4 +1,4 @@
-//! Products of few rows with columns that are dense along k.
+//! Matmuls of few rows with columns that are dense along k.
 
 use polaris_runtime::cpu::{SimdLevel, ThreadPool};
 
@@ -15,7 +15,7 @@ const TASK: usize = 1 << 16;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 4;
 
-/// What few rows are multiplied with: factors and sums have one type.
+/// What few rows are multiplied with: factors and accumulators have one type.
 #[derive(Clone, Copy)]
 pub(super) struct FewRows<S: 'static> {
     pub dots: &'static Dots<S>,

@@ -1,5 +1,5 @@
-//! Products so small that planning them would take as long as computing them: one thread walks
-//! over the tiles, and every operand is read where it lies.
+//! Matmuls so small that planning would take as long as computing: one thread walks over the tiles, and
+//! every operand is read in place.
 
 use super::finish::Sum;
 use super::kernel::Kernels;
@@ -10,7 +10,7 @@ use super::product::Product;
 use super::tiles::{TileProduct, multiply};
 
 /// Whether a product is computed here: nothing follows it, vectors of B and of the result are
-/// whole, and k is one block, as it would be elsewhere, so that sums are the same.
+/// whole, and k is one block, as it would be elsewhere, so that accumulators are the same.
 pub(super) fn is_small<P, S: Sum>(arithmetic: &Arithmetic<P, S>, product: &Product) -> bool {
     let Product { m, n, k, a, b, out, .. } = product;
     let lanes = arithmetic.kernels.lanes;

@@ -1,4 +1,4 @@
-//! How elements as they are stored become elements of panels.
+//! Conversions from stored elements to elements of panels.
 
 use polaris_core::{bf16, f16};
 

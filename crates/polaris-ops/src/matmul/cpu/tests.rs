@@ -31,7 +31,7 @@ fn levels(device: &DeviceRef) -> Vec<SimdLevel> {
     all.into_iter().filter(|&level| level <= best).collect()
 }
 
-/// How an array lies in memory.
+/// The memory layout of an array.
 #[derive(Debug, Clone, Copy)]
 enum Lies {
     Dense,

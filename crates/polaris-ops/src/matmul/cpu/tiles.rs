@@ -1,5 +1,5 @@
-//! Products of tiles that lie in the caches, one after another on the calling thread: small products
-//! and operations that are made of many are computed here. Nothing is planned and nothing packed.
+//! Matmuls of tiles in the caches, one after another on the calling thread, for small matmuls and for operations that
+//! consist of many. Nothing is planned or packed.
 
 use polaris_core::{DType, bf16, f16};
 use polaris_runtime::cpu::SimdLevel;

@@ -1,4 +1,4 @@
-//! The choice before any tuning: the kernel for a shape on a device, and the split along k.
+//! Kernel selection without tuning decisions: the kernel for a shape on a device, and split-K.
 
 use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
@@ -169,7 +169,7 @@ fn by_cost(
     usable.min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|rated| rated.tile)
 }
 
-/// The split along k that is best for a kernel.
+/// The best split-K of a kernel.
 pub(super) fn splits(
     kernel: Kernel,
     device: &OpenClDevice,

@@ -1,5 +1,5 @@
-//! The factors of a product as kernels see them: along which direction they lie, how much of them
-//! can be read at once, and the kernel that is specialised for that.
+//! The operands A and B as kernels see them: the dense direction, the vector width of reads, and the kernel that is
+//! specialised for them.
 
 use polaris_runtime::{Device, DeviceKind};
 

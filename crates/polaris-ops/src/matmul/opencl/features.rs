@@ -1,4 +1,4 @@
-//! What a model is told about a tile and a shape, to predict the time of a product.
+//! The features of a tile and a shape from which a model predicts the time of a matmul.
 
 use polaris_runtime::Capabilities;
 

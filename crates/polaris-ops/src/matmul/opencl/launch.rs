@@ -1,4 +1,4 @@
-//! Launches of products: batches, pieces, splits along k.
+//! Launches of matmuls: batches, pieces, split-K.
 
 use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
@@ -121,8 +121,8 @@ impl Product<'_> {
         matches!(self.kernel, Kernel::Tiled(tile) if tile.vector > 4)
     }
 
-    /// Memory for the parts of products that are split along k. Where there is none they are not
-    /// split; nor are batches of so many that they come in several pieces.
+    /// Memory for the partial results of split-K. Where there is none they are not split; nor are batches of so many
+    /// that they come in several pieces.
     fn room_for_parts(&self, splits: usize) -> Result<Option<Buffer>> {
         let products: usize = self.geometry.batches.dims().iter().rev().take(2).product();
         if splits == 1 || products * splits > MOST_BATCHES {

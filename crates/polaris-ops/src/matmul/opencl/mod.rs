@@ -1,4 +1,4 @@
-//! Products on OpenCL devices: which kernels there are, and which is taken.
+//! Matmul on OpenCL devices: the kernels and their selection.
 
 mod choose;
 mod factors;

@@ -1,4 +1,4 @@
-//! The programs of products: what they are specialised for, and their sources.
+//! The programs of matmul: their specialisations and sources.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -93,7 +93,7 @@ pub(super) enum Body {
     Simple {
         group: u16,
     },
-    /// Adds the parts of a product that was split along k.
+    /// Adds the parts of a split-K matmul.
     Combine {
         group: u16,
     },
@@ -154,7 +154,7 @@ pub(crate) fn activation_expression(activation: Activation) -> String {
 }
 
 impl Body {
-    /// What it is, in words for messages and the machine-code report.
+    /// A description for messages and the machine-code report.
     fn name(&self) -> String {
         let letters = |along_k: [bool; 2]| match along_k {
             [true, false] => "nn",

@@ -39,7 +39,7 @@ impl Skinny {
     /// Whether the parameters fit together and the device; if not, what does not.
     ///
     /// # Errors
-    /// The condition that is violated, in words.
+    /// A description of the violated condition.
     pub fn check(&self, device: &Capabilities) -> Result<(), String> {
         let rule = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         rule(matches!(self.lanes, 8 | 16 | 32 | 64), "lanes is 8, 16, 32 or 64")?;
@@ -64,7 +64,7 @@ impl Skinny {
     }
 }
 
-/// What is taken on a device where nothing was tuned.
+/// The default on a device without tuning decisions.
 pub fn default_skinny(device: &OpenClDevice) -> Skinny {
     Skinny::DEFAULT.on(device.capabilities())
 }

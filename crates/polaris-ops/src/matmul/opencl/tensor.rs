@@ -30,7 +30,7 @@ impl Tensor {
     /// not.
     ///
     /// # Errors
-    /// The condition that is violated, in words.
+    /// A description of the violated condition.
     pub fn check(&self, device: &Capabilities, dtype: DType) -> Result<(), String> {
         let rule = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         rule(device.inline_ptx, "the compiler takes inline PTX")?;

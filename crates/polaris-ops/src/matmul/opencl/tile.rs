@@ -1,4 +1,4 @@
-//! The parameters of the tiled kernel, and the points of that family that have names.
+//! The parameters of the tiled kernel, and the named tiles.
 
 use polaris_runtime::Capabilities;
 
@@ -49,7 +49,7 @@ pub enum TileCopy {
     Ptx = 2,
 }
 
-/// How products are added to sums of floating-point numbers.
+/// How products are added to accumulators of floating-point numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MultiplyAdd {
     /// As the compiler says is fast.
@@ -148,7 +148,7 @@ impl Tile {
     /// Whether the parameters fit together and the device; if not, what does not.
     ///
     /// # Errors
-    /// The condition that is violated, in words.
+    /// A description of the violated condition.
     pub fn check(&self, device: &Capabilities) -> Result<(), String> {
         let rule = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         let sizes = [self.m, self.n, self.k, self.threads_m, self.threads_n];

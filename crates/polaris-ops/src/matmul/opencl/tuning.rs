@@ -1,4 +1,4 @@
-//! The tiled kernel's parameters as a space to be searched.
+//! The search space of the tiled kernel.
 
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
@@ -6,9 +6,9 @@ use polaris_tune::Space;
 
 use super::{MultiplyAdd, Tile, TileCopy};
 
-/// The most sums of a work-item on a GPU: more have no room in its registers.
+/// The most accumulators of a work-item on a GPU: more have no room in its registers.
 const MOST_SUMS: i64 = 128;
-/// The most vectors of sums of a work-item on a processor, which has 32 or 16 registers for them.
+/// The most vectors of accumulators of a work-item on a processor, which has 32 or 16 registers for them.
 const MOST_VECTORS: i64 = 32;
 /// Work-items of a group for a processor: of fewer, PoCL's compiler writes each one out, which
 /// takes minutes; more bring nothing.

@@ -1,4 +1,4 @@
-//! The kernels that there are: those the choice takes, and those with names of their own.
+//! The kernels: those of kernel selection, and named variants.
 
 use polaris_core::DType;
 use polaris_runtime::opencl::ProgramSource;
@@ -16,7 +16,7 @@ pub struct Variant {
     pub name: &'static str,
     /// How it multiplies.
     pub technique: Technique,
-    /// What it is, in words.
+    /// A description.
     pub about: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub enum Technique {
     Streamed,
 }
 
-/// 128 registers at most for eight by eight sums a work-item: two wavefronts a SIMD unit on GCN.
+/// 128 registers at most for eight by eight accumulators a work-item: two wavefronts a SIMD unit on GCN.
 const GCN_LARGE: Tile = Tile::new(128, 128, 8, 16, 16).lanes(8, 8).unroll(2);
 const GCN_MEDIUM: Tile = Tile::new(64, 64, 16, 16, 16).lanes(8, 8).unroll(4);
 const GCN_SMALL: Tile = Tile::new(32, 32, 8, 8, 8).lanes(8, 8).unroll(4);
@@ -150,7 +150,7 @@ pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "fp16-mixed",
         technique: Technique::HalfStorage,
-        about: "operands kept in f16, multiplied and summed in f32",
+        about: "operands in f16, accumulated in f32",
     },
     Variant {
         name: "fused",

@@ -123,7 +123,7 @@ impl Builder {
         *self.random.pick(&[F32, F32, F32, F32, F32, F32, F32, F64, F16, I32, I64, U8, I8, Bool])
     }
 
-    /// Random elements: floats between -2 and 2, small integers, truth values.
+    /// Random elements: floats between -2 and 2, small integers, bools.
     pub fn tensor(&mut self, element: ElementType, shape: &[usize]) -> Tensor {
         let count: usize = shape.iter().product();
         let values: Vec<f64> = (0..count)
@@ -211,7 +211,7 @@ impl Builder {
             operands.iter().flatten().chain(outer).map(|&made| made.clone()).collect();
         let Some(tensors) = self.evaluate(&node, &operands) else { return false };
         let exact = exact && operands.iter().all(|operand| operand.exact);
-        // Integers and truth values of inexact floats may jump.
+        // Integers and bools of inexact floats may jump.
         let jumps = tensors.iter().any(|tensor| !tensor.element().is_float()) && !exact;
         let looks_at_shape_only = matches!(operator, "Shape" | "Size");
         if jumps && !looks_at_shape_only || !tensors.iter().all(is_moderate) {

@@ -1,4 +1,4 @@
-//! Functions of single elements, of two operands that are broadcast, and conversions.
+//! Elementwise functions, of two operands that are broadcast, and conversions.
 
 use polaris_onnx::ElementType;
 

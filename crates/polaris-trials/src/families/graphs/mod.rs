@@ -141,7 +141,7 @@ fn compare(
 ) -> std::result::Result<(), String> {
     let path = trial.path(way).join(format!("{name}.npy"));
     let file = polaris_files::read(&path, 1 << 28).map_err(|error| error.to_string())?;
-    let (code, shape, bytes) = formats::read_npy(&file).ok_or("it is no NPY file")?;
+    let (code, shape, bytes) = formats::read_npy(&file).ok_or("it is not an NPY file")?;
     let wanted_shape: Vec<u64> = wanted.shape().iter().map(|&length| length as u64).collect();
     if shape != wanted_shape {
         return Err(format!("its shape is {shape:?} and not {wanted_shape:?}"));

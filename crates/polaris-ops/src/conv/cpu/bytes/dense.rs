@@ -1,5 +1,5 @@
-//! Every channel of the result sees every channel of the image, or of its group: products of the
-//! micro-kernels of `matmul`, positions by taps times taps by channels.
+//! Every channel of the result sees every channel of the image, or of its group: matmuls with the micro-kernels of
+//! `matmul`, positions by taps times taps by channels.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +19,9 @@ use crate::matmul::cpu::{Call, Ending, Kernels, TILE_STRIDE, Tile, even};
 const TASK: usize = 1 << 20;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 4;
-/// Bytes of the left factor of a strip of positions: it stays in the second cache while panels of the
-/// weight pass by.
+/// Bytes of the left factor of a strip of positions: it stays in the L2 cache while panels of the weight pass by.
 const STRIP_BYTES: usize = 256 << 10;
-/// Bytes of a panel of weights that stays in the first cache.
+/// Bytes of a panel of weights that stays in the L1 cache.
 const NEAR_BYTES: usize = 24 << 10;
 
 /// The product of one group of channels.

@@ -1,5 +1,5 @@
-//! Each channel has a kernel of its own. Sums of so few small numbers are exact in `f32`, in which every
-//! processor multiplies and adds well.
+//! Depthwise int8 convolutions. Sums of so few small integers are exact in `f32`, in which every processor multiplies
+//! and adds fast.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::Job;
 use super::finish::{store, store_all};
 use crate::cpu::simd::multiversion;
 
-/// Channels whose sums are in registers at a time.
+/// Channels whose accumulators are in registers at a time.
 const CHANNELS: usize = 32;
 /// Multiplications that are worth a second thread.
 const GRAIN: usize = 64 * 1024;

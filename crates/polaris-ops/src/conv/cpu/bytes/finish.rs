@@ -1,11 +1,11 @@
-//! From sums to bytes.
+//! The epilogue: from accumulators to int8.
 
 use crate::quantize::Limits;
 
-/// Stores the bytes of sums of adjacent channels.
+/// Stores the bytes of sums of NHWC images.
 ///
 /// # Safety
-/// `to` must be valid for writing as many bytes as there are sums, `stride` apart.
+/// `to` must be valid for writing as many bytes as there are accumulators, `stride` apart.
 #[inline(always)]
 pub unsafe fn store(sums: &[i32], factors: &[f32], limits: Limits, to: *mut u8, stride: usize) {
     for (at, (&sum, &factor)) in sums.iter().zip(factors).enumerate() {

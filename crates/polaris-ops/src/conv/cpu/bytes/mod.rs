@@ -1,5 +1,5 @@
-//! Convolutions of bytes with packed weights. Images are looked at as unsigned bytes whatever their type:
-//! signed ones are raised by 128, and so is their zero point.
+//! int8 convolutions with prepacked weights. Images are treated as unsigned whatever their type: 128 is added to
+//! signed ones and to their zero point.
 
 mod dense;
 mod depthwise;
@@ -63,12 +63,12 @@ impl Job<'_> {
     }
 }
 
-/// A weight and what becomes of its sums.
+/// A weight and its epilogue.
 struct Packed {
     packing: Packing,
-    /// What each output channel's sums begin with: the bias, less what the input's zero point adds.
+    /// Initial accumulators of each output channel: the bias, less what the input's zero point adds.
     corrections: Vec<i32>,
-    /// What each output channel's sums are multiplied by.
+    /// The scale of each output channel.
     factors: Vec<f32>,
     limits: Limits,
     /// The input's zero point, as an unsigned byte.

@@ -1,4 +1,4 @@
-//! The weight of a quantised convolution as the loops read it.
+//! Prepacked weights of quantised convolutions.
 
 use polaris_core::{DType, Shape};
 use polaris_runtime::cpu::SimdLevel;
@@ -19,7 +19,7 @@ enum Form {
     Depthwise,
 }
 
-/// How a packed weight lies in memory.
+/// The memory layout of a prepacked weight.
 ///
 /// Dense: for each group and each panel of its output channels all steps, which are groups of taps (row
 /// by row of the kernel, then columns, then input channels), and for each step the panel's channels, with
@@ -35,7 +35,7 @@ pub struct Packing {
     taps: usize,
 }
 
-/// Taps of a depthwise kernel whose sums are exact in `f32`.
+/// Taps of a depthwise kernel whose accumulators are exact in `f32`.
 const MOST_DEPTHWISE_TAPS: usize = (1 << 24) / (255 * 128);
 
 /// Whether a weight has such a form.
@@ -71,7 +71,7 @@ impl Packing {
         }
     }
 
-    /// Bytes before the sums.
+    /// Bytes before the accumulators.
     pub fn panel_bytes(&self) -> usize {
         match self.kernels() {
             None => self.groups * self.outputs * self.taps * size_of::<f32>(),

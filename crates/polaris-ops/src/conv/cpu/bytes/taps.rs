@@ -1,6 +1,6 @@
-//! The left factor of a product: for each position of the result the taps that it sees. Where taps are the
-//! channels of one element, that is the image itself; elsewhere they are gathered, for as many positions at
-//! a time as stay in the second cache. Each is used by every output channel, so copies cost little.
+//! The left operand of the matmul (im2col): for each position of the result the taps that it sees. Where taps are the
+//! channels of one element, that is the image itself; elsewhere they are gathered, for as many positions at a time as
+//! stay in the L2 cache. Each is used by every output channel, so copies cost little.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::Job;
 use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
 
-/// Images in memory with adjacent channels.
+/// NHWC images in memory.
 #[derive(Clone, Copy)]
 pub struct Image {
     pub start: SendPointer,
@@ -27,7 +27,7 @@ impl Image {
 }
 
 impl Job<'_> {
-    /// The distance between positions if quads of channels can be used where they lie.
+    /// The distance between positions if quads of channels can be used in place.
     pub fn in_place(&self, group: usize) -> Option<usize> {
         let geometry = self.geometry;
         let [rows, columns] = &geometry.lengths;

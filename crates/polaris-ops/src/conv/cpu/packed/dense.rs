@@ -1,6 +1,6 @@
-//! Every channel of the result sees every channel of the image: products of the micro-kernels of
-//! `matmul`, whose left factor, positions by taps, is the image itself. Positions of a row of the result
-//! are rows of that factor, and the taps of a row of the kernel one piece of each.
+//! Dense NHWC convolutions: matmuls with the micro-kernels of `matmul`, whose left operand, positions by taps, is the
+//! image itself. Positions of a row of the result are rows of that operand, and the taps of a kernel row are one
+//! contiguous piece of each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

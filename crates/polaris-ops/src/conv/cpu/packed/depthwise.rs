@@ -1,6 +1,5 @@
-//! Every channel by itself: sums over taps, with vectors of channels. There is little to compute for each
-//! element that is read, so images are read where they lie: positions near the border leave out the taps
-//! beyond it, and those side by side share what they load.
+//! Depthwise NHWC convolutions: sums over taps, with vectors of channels. There is little arithmetic per element, so
+//! images are read in place: positions near the border skip the taps beyond it, and adjacent ones share their loads.
 
 use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
@@ -150,7 +149,7 @@ unsafe fn lines<V: Lanes<Packed = f32, Sum = f32>>(
 struct Work<'a> {
     job: &'a Job<'a>,
     image: &'a Padded,
-    /// What becomes of the sums, and how that is done in registers, if it is.
+    /// The epilogue, and how that is done in registers, if it is.
     product: &'a Product,
     direct: Option<Direct<f32>>,
     level: SimdLevel,

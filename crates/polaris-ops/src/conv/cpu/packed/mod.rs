@@ -1,4 +1,4 @@
-//! Convolutions with packed weights, of images whose channels are adjacent.
+//! Convolutions of NHWC images with prepacked weights.
 
 mod dense;
 mod depthwise;
@@ -92,8 +92,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// A row of an image of the result as a product of matrices, positions by channels: what becomes of
-    /// its sums, and where they are stored.
+    /// A row of an image of the result as a matmul, positions by channels: its epilogue, and where they
+    /// are stored.
     fn line(&self, image: usize, row: usize) -> Product {
         let geometry = self.geometry;
         let out = self.y.row(image, row);
@@ -101,7 +101,7 @@ impl Job<'_> {
             m: geometry.lengths[1].output,
             n: geometry.groups * geometry.outputs,
             k: geometry.inputs * geometry.lengths.iter().map(|l| l.kernel).product::<usize>(),
-            // What is stored depends on the sums alone.
+            // What is stored depends on the accumulators alone.
             a: out,
             b: out,
             out,

@@ -1,6 +1,6 @@
-//! Images as the loops want them: channels adjacent, and zeros around where there is padding. Those that
-//! are so already are read where they lie; others are copied, as much at a time as stays in the caches.
-//! Loops that leave out taps beyond the border take images without padding.
+//! Images as the loops need them: NHWC, with zeros for padding. Images in that form are read in place; others are
+//! copied, as much at a time as stays in the caches. Loops that skip taps beyond the border take images without
+//! padding.
 
 use polaris_runtime::cpu::CpuDevice;
 
@@ -197,7 +197,7 @@ impl<'a> Source<'a> {
             inside.copy_from_slice(unsafe { std::slice::from_raw_parts(from, inside.len()) });
             return;
         }
-        // Written in order; of colours there are three, for which the inner loop is no loop.
+        // Written in order; of colours there are three, for which the inner loop is not a loop.
         // SAFETY: every element lies inside the input.
         let element = |channel: usize, column: usize| unsafe {
             *from.add(channel * channel_stride + column * column_stride)

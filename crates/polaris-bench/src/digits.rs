@@ -1,77 +1,95 @@
-//! The digits model that is built in: handwritten digits, read as ONNX on every device.
+//! The built-in digits model: classifies handwritten digits as ONNX on every device.
 
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
-use polaris::DeviceRef;
-use polaris::graph::{Mode, Options, Session as Model};
-use polaris::nn::export::Onnx;
-use polaris::nn::train::{ModelFile, load_data};
-use polaris::onnx::{Model as Graph, NoExternalData, Tensor};
+use polaris_core::CancellationToken;
+use polaris_graph::{Mode, Options, Session};
+use polaris_nn::export::Onnx;
+use polaris_nn::train::{ModelFile, load_data};
+use polaris_onnx::{Model, NoExternalData, Tensor};
+use polaris_runtime::{DeviceRef, Runtime};
 use serde::Serialize;
 
-use crate::output::print_line;
-use crate::session::Session;
+use crate::{Error, Result};
 
-/// What `polaris train digits` made.
-const MODEL: &[u8] = include_bytes!("../../models/digits.safetensors");
-/// Pixels of a side.
-const SIDE: usize = 8;
-/// Pictures that are shown.
+/// A model of `polaris train digits`.
+const MODEL: &[u8] = include_bytes!("../models/digits.safetensors");
+/// Width and height of an image in pixels.
+pub const SIDE: usize = 8;
+/// Images that are shown.
 const SHOWN: usize = 4;
 
-/// The model as other engines would get it, and the digits that it did not learn from.
+/// The exported model and its validation digits.
 pub struct Digits {
-    graph: Graph,
+    model: Model,
     images: Tensor,
     labels: Vec<i64>,
 }
 
-/// How a device reads them.
+/// The results of a device.
 #[derive(Debug, Serialize)]
 pub struct ReadDigits {
+    /// The device.
     pub device: String,
+    /// How many it read.
     pub digits: usize,
+    /// How many of them it took for what they are.
     pub right: usize,
-    /// Digits a second, once everything is built.
+    /// Digits per second, after a warm-up run.
     pub per_second: f64,
-    /// The likeliest class of each.
+    /// The most probable class of each.
     #[serde(skip)]
     predicted: Vec<i64>,
 }
 
-/// A digit as a person sees it.
+/// A digit as text.
 #[derive(Debug, Serialize)]
 pub struct Picture {
+    /// What it is.
     pub digit: i64,
+    /// What it was taken for.
     pub predicted: i64,
     /// From top to bottom, two characters for each pixel.
     pub rows: Vec<String>,
 }
 
 impl Digits {
-    /// Exports the model and gathers the digits that were kept for validation.
-    pub fn new(session: &Session) -> anyhow::Result<Self> {
-        let cpu = session.runtime.cpu();
-        let (about, module) = ModelFile::decode(Path::new("the built-in model"), MODEL, cpu)?;
+    /// Exports the model and loads the validation digits.
+    ///
+    /// # Errors
+    /// If a device has no room.
+    pub fn new(runtime: &Runtime) -> Result<Self> {
+        let name = Path::new("the built-in model");
+        let (about, module) = ModelFile::decode(name, MODEL, runtime.cpu())?;
         let onnx = Onnx::of(&about, &*module)?;
-        let graph = Graph::from_bytes(onnx.bytes.into(), &NoExternalData)?;
-        let data = load_data(&about.config, Path::new(""), None)?;
-        let kept = data.validation.context("the built-in model has no digits to test with")?;
+        let model = Model::from_bytes(onnx.bytes.into(), &NoExternalData)?;
+        let kept = load_data(&about.config, None)?.validation;
+        let kept = kept.ok_or(Error::BadWorkload("the built-in model has no validation digits"))?;
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         for batch in kept.epoch(0, 0) {
             let batch = batch?;
-            let (inputs, targets) = (batch.inputs.as_f32(), batch.targets.as_i64());
-            pixels.extend_from_slice(inputs.context("digits should be of f32")?);
-            labels.extend_from_slice(targets.context("digits should have classes")?);
+            let (Some(inputs), Some(targets)) = (batch.inputs.as_f32(), batch.targets.as_i64())
+            else {
+                return Err(Error::BadWorkload("digits should be f32 and have classes"));
+            };
+            pixels.extend_from_slice(inputs);
+            labels.extend_from_slice(targets);
         }
         let images = Tensor::new(&[labels.len(), 1, SIDE, SIDE], pixels)?;
-        Ok(Self { graph, images, labels })
+        Ok(Self { model, images, labels })
     }
 
-    /// Reads all of them on a device, at once.
-    pub fn read(&self, session: &Session, device: &DeviceRef) -> anyhow::Result<ReadDigits> {
+    /// Classifies all of them on a device in one batch.
+    ///
+    /// # Errors
+    /// If the device fails or has no room, or `cancellation` ends it.
+    pub fn read(
+        &self,
+        runtime: &Runtime,
+        device: &DeviceRef,
+        cancellation: &CancellationToken,
+    ) -> Result<ReadDigits> {
         let mode = match device.as_cpu() {
             Some(_) => Mode::Cpu,
             None => Mode::Gpu,
@@ -79,16 +97,17 @@ impl Digits {
         let options = Options {
             mode,
             device: Some(device.clone()),
-            cancellation: Some(crate::interrupt::token()),
+            cancellation: Some(cancellation.clone()),
             ..Options::default()
         };
-        let model = Model::new(&session.runtime, self.graph.clone(), &options)?;
-        // Once, so that it is planned and kernels are built.
-        model.run_tensors(vec![self.images.clone()])?;
+        let session = Session::new(runtime, self.model.clone(), &options)?;
+        // The first run plans and builds kernels.
+        session.run_tensors(vec![self.images.clone()])?;
         let begin = Instant::now();
-        let outputs = model.run_tensors(vec![self.images.clone()])?;
+        let outputs = session.run_tensors(vec![self.images.clone()])?;
         let seconds = begin.elapsed().as_secs_f64();
-        let scores = outputs.first().context("the model gives nothing")?.to_f64()?;
+        let nothing = Error::BadWorkload("the built-in model has no outputs");
+        let scores = outputs.first().ok_or(nothing)?.to_f64()?;
         let predicted = likeliest(&scores, self.labels.len())?;
         let right = predicted.iter().zip(&self.labels).filter(|(a, b)| a == b).count();
         let digits = self.labels.len();
@@ -96,9 +115,11 @@ impl Digits {
         Ok(ReadDigits { device: device.id().to_string(), digits, right, per_second, predicted })
     }
 
-    /// A few of them with what a device took them for: different digits, and one that it took for another,
-    /// if there is one.
-    pub fn pictures(&self, read: &ReadDigits) -> anyhow::Result<Vec<Picture>> {
+    /// A few different digits with their predictions, one wrong prediction included if there is one.
+    ///
+    /// # Errors
+    /// If the pixels are not `f32`, which is a bug in Polaris.
+    pub fn pictures(&self, read: &ReadDigits) -> Result<Vec<Picture>> {
         let wrong = (0..self.labels.len()).find(|&at| read.predicted[at] != self.labels[at]);
         let mut shown: Vec<usize> = Vec::new();
         for at in 0..self.labels.len() {
@@ -119,9 +140,11 @@ impl Digits {
 }
 
 /// The class with the highest score of each digit.
-fn likeliest(scores: &[f64], digits: usize) -> anyhow::Result<Vec<i64>> {
+fn likeliest(scores: &[f64], digits: usize) -> Result<Vec<i64>> {
     let classes = scores.len() / digits.max(1);
-    ensure!(classes > 0 && classes * digits == scores.len(), "the model gives no classes");
+    if classes == 0 || classes * digits != scores.len() {
+        return Err(Error::BadWorkload("the built-in model has no classes"));
+    }
     let best = |row: &[f64]| {
         let mut best = 0;
         for (class, score) in row.iter().enumerate() {
@@ -140,21 +163,6 @@ fn shades(pixels: &[f32]) -> String {
     let shade =
         |pixel: &f32| SHADES[(pixel.clamp(0.0, 1.0) * (SHADES.len() - 1) as f32).round() as usize];
     pixels.iter().map(shade).flat_map(|shade| [shade; 2]).collect()
-}
-
-/// Prints pictures side by side, each above what it was taken for.
-pub fn print_pictures(pictures: &[Picture]) -> anyhow::Result<()> {
-    for row in 0..SIDE {
-        let line: Vec<&str> = pictures.iter().map(|picture| picture.rows[row].as_str()).collect();
-        print_line(format!("  {}", line.join("  ")).trim_end())?;
-    }
-    let words = |picture: &Picture| match picture.predicted == picture.digit {
-        true => format!("read as {}", picture.predicted),
-        false => format!("read as {}, is {}", picture.predicted, picture.digit),
-    };
-    let line: Vec<String> =
-        pictures.iter().map(|picture| format!("{:<1$}", words(picture), 2 * SIDE)).collect();
-    print_line(format!("  {}", line.join("  ")).trim_end())
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! Runs the test binaries side by side. `cargo test` runs one after the other, and OpenCL compilers in one process take
+//! turns, so that a binary alone leaves cores idle.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::cargo;
+
+/// Packages whose tests take longest; they begin first.
+const LONGEST: [&str; 4] = ["polaris-cli", "polaris-testkit", "polaris-graph", "polaris-tensor"];
+
+/// A test binary, and the folder of its package, where it runs.
+struct Tests {
+    package: String,
+    binary: PathBuf,
+    folder: PathBuf,
+}
+
+/// Builds what is missing, and runs all test binaries with these variables.
+pub fn run(root: &Path, set: impl Fn(&mut Command) + Sync) -> Result<()> {
+    let mut all = binaries(root)?;
+    let rank = |tests: &Tests| {
+        LONGEST.iter().position(|name| *name == tests.package).unwrap_or(LONGEST.len())
+    };
+    all.sort_by_key(rank);
+    all.reverse();
+    let waiting = Mutex::new(all);
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let next = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();
+            let Some(tests) = next else { break };
+            let start = Instant::now();
+            let output = one(&tests, &set);
+            let is_right = report(&tests, output, start.elapsed());
+            if !is_right {
+                let mut failed = failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                failed.push(tests.binary.display().to_string());
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    std::thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !failed.is_empty() {
+        bail!("tests failed in {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// What cargo has built, by what it says about it.
+fn binaries(root: &Path) -> Result<Vec<Tests>> {
+    let mut command = cargo::command(root);
+    command.args(["test", "--workspace", "--tests", "--no-run", "--message-format=json"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo ended with {}", output.status);
+    }
+    let mut all = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).context("not a message of cargo")?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let is_test = message["profile"]["test"] == true;
+        let (Some(binary), Some(manifest), true) =
+            (text(&message["executable"]), text(&message["manifest_path"]), is_test)
+        else {
+            continue;
+        };
+        let folder = Path::new(&manifest).parent().unwrap_or(root).to_owned();
+        let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        all.push(Tests { package, binary: binary.into(), folder });
+    }
+    Ok(all)
+}
+
+fn one(tests: &Tests, set: &(impl Fn(&mut Command) + Sync)) -> Result<Output> {
+    let mut command = Command::new(&tests.binary);
+    command.current_dir(&tests.folder).env("CARGO_MANIFEST_DIR", &tests.folder);
+    set(&mut command);
+    command.output().with_context(|| format!("cannot start {}", tests.binary.display()))
+}
+
+/// Prints a binary's output as a whole; returns whether its tests passed.
+fn report(tests: &Tests, output: Result<Output>, time: Duration) -> bool {
+    let mut text = format!("--- {} ({:.1} s)\n", tests.package, time.as_secs_f64());
+    let is_right = match output {
+        Ok(output) => {
+            text.push_str(&String::from_utf8_lossy(&output.stdout));
+            text.push_str(&String::from_utf8_lossy(&output.stderr));
+            output.status.success()
+        }
+        Err(error) => {
+            text.push_str(&format!("{error:#}\n"));
+            false
+        }
+    };
+    print!("{text}");
+    is_right
+}
