@@ -11,21 +11,28 @@ use serde_json::Value;
 
 use crate::cargo;
 
-/// Packages whose tests take longest; they begin first.
-const LONGEST: [&str; 4] = ["polaris-cli", "polaris-testkit", "polaris-graph", "polaris-tensor"];
+/// Packages whose tests take longest, and in how many processes they run; they begin first.
+const LONGEST: [(&str, usize); 4] =
+    [("polaris-testkit", 4), ("polaris-cli", 3), ("polaris-graph", 2), ("polaris-tensor", 1)];
 
 /// A test binary, and the folder of its package, where it runs.
+#[derive(Clone)]
 struct Tests {
     package: String,
     binary: PathBuf,
     folder: PathBuf,
+    /// Some of its tests by name; all, if there is none.
+    names: Vec<String>,
 }
 
 /// Builds what is missing, and runs all test binaries with these variables.
 pub fn run(root: &Path, set: impl Fn(&mut Command) + Sync) -> Result<()> {
-    let mut all = binaries(root)?;
+    let mut all = Vec::new();
+    for tests in binaries(root)? {
+        all.extend(parts(tests)?);
+    }
     let rank = |tests: &Tests| {
-        LONGEST.iter().position(|name| *name == tests.package).unwrap_or(LONGEST.len())
+        LONGEST.iter().position(|(name, _)| *name == tests.package).unwrap_or(LONGEST.len())
     };
     all.sort_by_key(rank);
     all.reverse();
@@ -75,14 +82,38 @@ fn binaries(root: &Path) -> Result<Vec<Tests>> {
         };
         let folder = Path::new(&manifest).parent().unwrap_or(root).to_owned();
         let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        all.push(Tests { package, binary: binary.into(), folder });
+        all.push(Tests { package, binary: binary.into(), folder, names: Vec::new() });
     }
     Ok(all)
+}
+
+/// The tests of a long binary in several processes. Its tests are dealt out in turn, so that neighbours, which take about
+/// as long, go to different ones.
+fn parts(tests: Tests) -> Result<Vec<Tests>> {
+    let count = LONGEST.iter().find(|(name, _)| *name == tests.package).map_or(1, |(_, count)| *count);
+    if count == 1 {
+        return Ok(vec![tests]);
+    }
+    let output = Command::new(&tests.binary).args(["--list", "--format=terse"]).output();
+    let output = output.with_context(|| format!("cannot start {}", tests.binary.display()))?;
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: Vec<&str> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    if !output.status.success() || names.len() < 2 * count {
+        return Ok(vec![tests]);
+    }
+    let part = |number: usize| Tests {
+        names: names.iter().skip(number).step_by(count).map(|name| (*name).to_owned()).collect(),
+        ..tests.clone()
+    };
+    Ok((0..count).map(part).collect())
 }
 
 fn one(tests: &Tests, set: &(impl Fn(&mut Command) + Sync)) -> Result<Output> {
     let mut command = Command::new(&tests.binary);
     command.current_dir(&tests.folder).env("CARGO_MANIFEST_DIR", &tests.folder);
+    if !tests.names.is_empty() {
+        command.arg("--exact").args(&tests.names);
+    }
     set(&mut command);
     command.output().with_context(|| format!("cannot start {}", tests.binary.display()))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Block {
 /// Where the memory came from, and goes back to.
 enum Memory {
     Allocated(Allocation),
-    /// A vector, which is not counted against the budget.
+    /// A vector or shared bytes, which are not counted against the budget.
     Wrapped(Box<dyn DeviceMemory>),
 }
 
@@ -45,6 +45,13 @@ impl Block {
     /// Wraps memory that is not counted against the budget.
     pub fn wrap(device: &DeviceRef, memory: Box<dyn DeviceMemory>) -> Self {
         Self::new(device, device.queue(), Memory::Wrapped(memory))
+    }
+
+    /// Wraps memory that is read only: a reader that never ends keeps writers away.
+    pub fn wrap_read_only(device: &DeviceRef, memory: Box<dyn DeviceMemory>) -> Self {
+        let block = Self::wrap(device, memory);
+        block.host_access.store(1, Ordering::Relaxed);
+        block
     }
 
     fn new(device: &DeviceRef, queue: &Arc<dyn Queue>, memory: Memory) -> Self {

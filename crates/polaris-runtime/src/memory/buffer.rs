@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use polaris_core::{DType, Element, Shape};
 
 use crate::memory::host::host_start;
@@ -69,6 +70,29 @@ impl Buffer {
         let memory = Box::new(HostMemory::from_vec(values));
         let block = Arc::new(Block::wrap(device, memory));
         Ok(Self { block, dtype: T::DTYPE, byte_offset: 0, len })
+    }
+
+    /// A read-only buffer of bytes that are shared, such as a part of a mapped file: on the CPU without a copy if they
+    /// are aligned for the type, elsewhere by an upload. Writing to it is the error `BufferBusy`.
+    ///
+    /// # Errors
+    /// `LengthMismatch` if the bytes are not whole elements, or as for an upload.
+    pub fn from_shared(device: &DeviceRef, dtype: DType, bytes: Bytes) -> Result<Self> {
+        let len = bytes.len() / dtype.size();
+        if !bytes.len().is_multiple_of(dtype.size()) {
+            let expected = (len + 1) * dtype.size();
+            let (op, found) = ("from_shared", bytes.len());
+            return Err(Error::LengthMismatch { op, expected, found });
+        }
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(dtype.size());
+        if device.as_cpu().is_none() || !is_aligned || len == 0 {
+            let buffer = Self::allocate(device, device.queue(), dtype, len)?;
+            buffer.write_bytes(&bytes)?;
+            return Ok(buffer);
+        }
+        let memory = Box::new(HostMemory::from_shared(bytes));
+        let block = Arc::new(Block::wrap_read_only(device, memory));
+        Ok(Self { block, dtype, byte_offset: 0, len })
     }
 
     /// The element type.

@@ -11,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use polaris_core::Element;
 
 use crate::memory::{Block, Buffer, DeviceMemory, LiveBlocks};
@@ -30,9 +31,9 @@ enum Owner {
     #[cfg(target_os = "linux")]
     /// Unmapped when dropped.
     Mapped(#[expect(dead_code, reason = "kept for its drop")] super::pages::Mapping),
-    /// A vector that was handed over; kept alive here, accessed through `start`.
-    Vector {
-        _vector: Box<dyn Any + Send + Sync>,
+    /// A vector or shared bytes that were handed over; kept alive here, accessed through `start`.
+    Given {
+        _given: Box<dyn Any + Send + Sync>,
     },
 }
 
@@ -67,7 +68,13 @@ impl HostMemory {
     pub fn from_vec<T: Element>(mut vector: Vec<T>) -> Self {
         let start = NonNull::new(vector.as_mut_ptr().cast::<u8>())
             .expect("a vector's pointer should not be null");
-        Self { start, owner: Owner::Vector { _vector: Box::new(vector) } }
+        Self { start, owner: Owner::Given { _given: Box::new(vector) } }
+    }
+
+    /// Bytes that are shared with others, such as those of a mapped file. Nobody may write them.
+    pub fn from_shared(bytes: Bytes) -> Self {
+        let start = NonNull::new(bytes.as_ptr().cast_mut()).expect("bytes should have an address");
+        Self { start, owner: Owner::Given { _given: Box::new(bytes) } }
     }
 
     pub fn start(&self) -> NonNull<u8> {

@@ -1,7 +1,8 @@
 //! Direct access of the host to memory of the CPU: without a copy, and never two who conflict.
 
 use crate::common::{any_runtime, assert_same, opencl_devices, pattern, runtime};
-use polaris_core::Element;
+use bytes::Bytes;
+use polaris_core::{DType, Element};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef, Error, HostOperands, Result};
 
 #[track_caller]
@@ -190,4 +191,24 @@ fn threads_never_see_half_a_write() {
         }
     });
     buffer.fill(1i32).expect("all guards are gone");
+}
+
+#[test]
+fn shared_bytes_are_read_where_they_are_and_never_written() {
+    let runtime = runtime();
+    let values: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let shared = Bytes::from(bytemuck::cast_slice::<f32, u8>(&values).to_vec());
+    for device in runtime.devices() {
+        let buffer = Buffer::from_shared(device, DType::F32, shared.clone()).unwrap();
+        assert_eq!(buffer.to_vec::<f32>().unwrap(), values);
+    }
+    let on_cpu = Buffer::from_shared(runtime.cpu(), DType::U8, shared.clone()).unwrap();
+    assert_eq!(on_cpu.host_slice::<u8>().unwrap().as_ptr(), shared.as_ptr());
+    assert!(matches!(on_cpu.fill(0u8), Err(Error::BufferBusy { .. })));
+    assert!(matches!(on_cpu.host_slice_mut::<u8>().err(), Some(Error::BufferBusy { .. })));
+    // What is not aligned for its type is copied.
+    let odd = Buffer::from_shared(runtime.cpu(), DType::U8, shared.slice(1..5)).unwrap();
+    assert_eq!(odd.to_vec::<u8>().unwrap(), &shared[1..5]);
+    let refused = Buffer::from_shared(runtime.cpu(), DType::F32, shared.slice(..6));
+    assert!(matches!(refused, Err(Error::LengthMismatch { .. })));
 }

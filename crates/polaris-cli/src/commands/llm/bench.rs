@@ -1,0 +1,142 @@
+//! `polaris bench llm`: the speed of prompts and of generation.
+
+use std::time::Instant;
+
+use polaris::llm::{Engine, Wanted};
+use serde::Serialize;
+
+use super::{device, load};
+use crate::arguments::{BenchLlm, Global};
+use crate::output::{Table, say};
+use crate::{exit, interrupt, output};
+
+#[derive(Serialize)]
+struct Document {
+    model: String,
+    architecture: &'static str,
+    bytes: usize,
+    load_seconds: f64,
+    results: Vec<Measured>,
+    peak_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Measured {
+    test: String,
+    threads: usize,
+    device: String,
+    tokens_per_second: f64,
+    standard_deviation: f64,
+    samples: Vec<f64>,
+    /// The time of one token after an empty context, or of the whole prompt: what a user waits for.
+    first_token_seconds: f64,
+    /// Bytes of weights that a generated token reads, by the time it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight_bytes_per_second: Option<f64>,
+    /// The same, by the measured memory bandwidth of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bandwidth_share: Option<f64>,
+}
+
+pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
+    let json = global.json;
+    let (session, device) = device(global, options.engine.mode)?;
+    let begin = Instant::now();
+    let mut choice = options.engine.clone();
+    let longest = options.prompt.iter().chain(&options.tokens).max().copied().unwrap_or(0);
+    choice.context = Some(choice.context.unwrap_or(0).max(longest + 1));
+    let model = load(&options.model, &device, &choice)?;
+    let load_seconds = begin.elapsed().as_secs_f64();
+    let mut engine = Engine::new(&model, &choice.options())?;
+    let bandwidth = session
+        .runtime
+        .profile(device.as_ref())
+        .and_then(|profile| profile.measured.as_ref())
+        .map(|measured| measured.copy_gb_per_second * 1e9);
+    let threads = session.runtime.cpu().as_cpu().map_or(1, |cpu| cpu.threads());
+    let mut results = Vec::new();
+    let tests = options.prompt.iter().map(|&count| ("pp", count));
+    let tests = tests.chain(options.tokens.iter().map(|&count| ("tg", count)));
+    for (kind, count) in tests.filter(|(_, count)| *count > 0) {
+        let mut samples = Vec::new();
+        let mut first = f64::INFINITY;
+        // The first run makes plans and programs, and is not counted.
+        for repetition in 0..=options.repetitions {
+            let (seconds, waited) = measure(&mut engine, kind == "pp", count as usize)?;
+            if repetition > 0 {
+                samples.push(f64::from(count) / seconds);
+                first = first.min(waited);
+            }
+        }
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
+            / (samples.len() as f64 - 1.0).max(1.0);
+        let read = (kind == "tg").then(|| mean * model.bytes() as f64);
+        results.push(Measured {
+            test: format!("{kind}{count}"),
+            threads,
+            device: device.id().to_string(),
+            tokens_per_second: mean,
+            standard_deviation: variance.sqrt(),
+            samples,
+            first_token_seconds: first,
+            weight_bytes_per_second: read,
+            bandwidth_share: read.zip(bandwidth).map(|(read, bandwidth)| read / bandwidth),
+        });
+    }
+    let document = Document {
+        model: options.model.display().to_string(),
+        architecture: model.architecture().name,
+        bytes: model.bytes(),
+        load_seconds,
+        results,
+        peak_memory_bytes: device.allocator().memory_use().peak,
+    };
+    if json {
+        output::print_json("polaris.bench-llm/1", &document)?;
+        return Ok(exit::OK);
+    }
+    let mut table = Table::new(&["test", "device", "threads", "tokens/s", "±", "first token", "GB/s"]);
+    for result in &document.results {
+        table.row(vec![
+            result.test.clone(),
+            result.device.clone(),
+            result.threads.to_string(),
+            format!("{:.2}", result.tokens_per_second),
+            format!("{:.2}", result.standard_deviation),
+            format!("{:.1} ms", 1e3 * result.first_token_seconds),
+            result.weight_bytes_per_second.map_or("-".to_owned(), |rate| format!("{:.1}", rate / 1e9)),
+        ]);
+    }
+    table.print()?;
+    say!(
+        "{} of {:.2} GB, loaded in {:.2} s",
+        document.architecture,
+        document.bytes as f64 / 1e9,
+        document.load_seconds
+    );
+    Ok(exit::OK)
+}
+
+/// The seconds for so many tokens, at once or one by one, and until the first logits are there. Tokens are drawn from
+/// the vocabulary, the same each time.
+fn measure(engine: &mut Engine, at_once: bool, count: usize) -> anyhow::Result<(f64, f64)> {
+    let vocabulary = engine.model().vocabulary() as u32;
+    let token = |place: usize| (place as u32).wrapping_mul(2_654_435_761) % vocabulary;
+    engine.truncate(0, 0);
+    let begin = Instant::now();
+    if at_once {
+        let tokens: Vec<u32> = (0..count).map(token).collect();
+        engine.feed(0, &tokens, Wanted::Last, &interrupt::requested)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        return Ok((seconds, seconds));
+    }
+    let mut first = 0.0;
+    for place in 0..count {
+        engine.feed(0, &[token(place)], Wanted::Last, &interrupt::requested)?;
+        if place == 0 {
+            first = begin.elapsed().as_secs_f64();
+        }
+    }
+    Ok((begin.elapsed().as_secs_f64(), first))
+}

@@ -1,0 +1,102 @@
+//! Commands of language models, and what they share.
+
+pub mod bench;
+pub mod chat;
+pub mod generate;
+pub mod info;
+pub mod perplexity;
+pub mod tokenize;
+
+use std::path::Path;
+
+use anyhow::Context;
+use polaris::DeviceRef;
+use polaris::llm::{Engine, Grammar, LoadOptions, Model, Source};
+
+use crate::arguments::{Constraint, EngineChoice, Global, ModeName};
+use crate::exit::Usage;
+use crate::session::Session;
+use crate::{interrupt, output};
+
+/// The most bytes of a grammar or schema.
+const LARGEST_GRAMMAR: u64 = 4 << 20;
+
+/// Whether a path is a GGUF file, by its name or its first bytes.
+pub fn is_gguf(path: &Path) -> bool {
+    let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    by_name || polaris::files::open(path).is_ok_and(|(mut file, _)| {
+        let mut magic = [0; 4];
+        std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"
+    })
+}
+
+/// The session and the device for a mode.
+pub fn device(global: Global, mode: ModeName) -> anyhow::Result<(Session, DeviceRef)> {
+    let mut session = Session::for_mode(global, mode)?;
+    if mode != ModeName::Cpu {
+        session.check_new_devices()?;
+    }
+    let named: Vec<DeviceRef> = match session.chosen.is_empty() {
+        true => Vec::new(),
+        false => session.devices()?,
+    };
+    let is_cpu = |device: &DeviceRef| device.as_cpu().is_some();
+    let device = match (mode, named.first()) {
+        (ModeName::Hybrid, _) => {
+            let what = "language models do not run in mode hybrid yet; use cpu or gpu";
+            return Err(Usage(what.to_owned()).into());
+        }
+        (ModeName::Cpu, Some(device)) if !is_cpu(device) => {
+            let what = format!("mode cpu does not run on {}; name cpu or leave out --mode", device.id());
+            return Err(Usage(what).into());
+        }
+        (ModeName::Gpu, Some(device)) if is_cpu(device) => {
+            let what = "mode gpu does not run on the CPU; name another device";
+            return Err(Usage(what.to_owned()).into());
+        }
+        (_, Some(device)) => device.clone(),
+        (ModeName::Cpu, None) => session.runtime.cpu().clone(),
+        (ModeName::Gpu, None) => {
+            let first = session.runtime.devices().iter().find(|device| !is_cpu(device));
+            first.cloned().ok_or(polaris::graph::Error::NoGpu)?
+        }
+        (_, None) => session.runtime.best().clone(),
+    };
+    Ok((session, device))
+}
+
+/// Loads a model, with a progress bar for large ones.
+pub fn load(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::Result<Model> {
+    let source = Source::open(path)?;
+    let options = LoadOptions { context: choice.context.map_or(0, |context| context as usize) };
+    let bar = output::byte_progress(Some(source.bytes() as u64), "loading");
+    let model = Model::load(&source, device, &options, |done| {
+        bar.set_position(done as u64);
+        match interrupt::requested() {
+            true => Err(polaris::llm::Error::Cancelled),
+            false => Ok(()),
+        }
+    });
+    bar.finish_and_clear();
+    Ok(model?)
+}
+
+/// Loads a model and makes room for its context.
+pub fn engine(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::Result<Engine> {
+    let model = load(path, device, choice)?;
+    Ok(Engine::new(&model, &choice.options())?)
+}
+
+/// The grammar that the user asks for.
+pub fn grammar(constraint: &Constraint) -> anyhow::Result<Option<Grammar>> {
+    let read = |path: &Path| -> anyhow::Result<String> {
+        let bytes = polaris::files::read(path, LARGEST_GRAMMAR)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", path.display()))
+    };
+    Ok(match (&constraint.grammar, &constraint.json_schema) {
+        (Some(path), _) => Some(Grammar::from_gbnf(&read(path)?)?),
+        (None, Some(path)) => Some(Grammar::from_json_schema(&read(path)?)?),
+        (None, None) => None,
+    })
+}

@@ -1,0 +1,277 @@
+//! The architectures. Facts are those of the models' publications and of files that llama.cpp writes and reads.
+
+use polaris_ops::Pairing::Halves;
+
+use super::{
+    Activation, Alibi, Architecture, AttentionScale, BASE, EmbeddingScale, Experts, Gating,
+    HeadNorm, LogitScale, Norm, Normalize, Parallel, Quirk, ResidualScale, Rotated, SlidingRotary,
+    Temperature, Window,
+};
+
+/// Scales of products, which only files in NVFP4 have, and which most architectures have for attention alone.
+const SCALES: &[&str] = &["ffn_up.scale", "ffn_gate.scale", "ffn_down.scale"];
+/// The same, and the bias of the projection after attention.
+const SCALES_AND_OUTPUT: &[&str] =
+    &["ffn_up.scale", "ffn_gate.scale", "ffn_down.scale", "attn_output.bias"];
+/// The same, and all biases of queries, keys and values.
+const SCALES_AND_INPUTS: &[&str] = &[
+    "ffn_up.scale",
+    "ffn_gate.scale",
+    "ffn_down.scale",
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+];
+/// The same, and biases of the feed-forward network.
+const SCALES_AND_BIASES: &[&str] = &[
+    "ffn_up.scale",
+    "ffn_gate.scale",
+    "ffn_down.scale",
+    "attn_output.bias",
+    "ffn_up.bias",
+    "ffn_gate.bias",
+    "ffn_down.bias",
+];
+
+/// The base with neighbours in rotation, and without factors of frequencies.
+const ADJACENT: Architecture = Architecture { frequency_factors: false, ignored: SCALES, ..BASE };
+/// The base but for scales.
+const PLAIN: Architecture = Architecture { ignored: SCALES, ..BASE };
+/// The base with halves in rotation, and without factors of frequencies.
+const HALVES: Architecture = Architecture { rotary: Some(Halves), ..ADJACENT };
+/// GPT-2: layer norms, GELU, positions in a table.
+const GPT: Architecture = Architecture {
+    rotary: None,
+    norm: Norm::Layer,
+    head_norm: HeadNorm::Layer,
+    activation: Activation::Gelu,
+    ..ADJACENT
+};
+/// Gemma: scaled embeddings, GELU.
+const GEMMA: Architecture = Architecture {
+    embedding_scale: EmbeddingScale::Root,
+    activation: Activation::Gelu,
+    quirk: Quirk::TiedOutput,
+    ..HALVES
+};
+/// Granite: four scalars.
+const GRANITE: Architecture = Architecture {
+    embedding_scale: EmbeddingScale::Key(1.0),
+    residual_scale: ResidualScale::Key,
+    attention_scale: AttentionScale::Key,
+    logit_scale: LogitScale::Divide,
+    ..PLAIN
+};
+/// Cohere: parallel, layer norms without bias, scaled logits.
+const COHERE: Architecture = Architecture {
+    norm: Norm::Layer,
+    parallel: Parallel::Yes,
+    head_norm: HeadNorm::Layer,
+    logit_scale: LogitScale::Multiply,
+    quirk: Quirk::TiedOutput,
+    ..ADJACENT
+};
+/// Experts whose weights are not normalised.
+const UNNORMALIZED: Experts = Experts { normalize: Normalize::No, ..BASE.experts };
+/// Experts of DeepSeek and those that followed it: sigmoid, and a key that says whether weights are normalised.
+const SIGMOID: Experts =
+    Experts {
+    gating: Gating::Sigmoid,
+    normalize: Normalize::Key,
+    scale: Some(1.0),
+    reads_gating: true,
+    ..BASE.experts
+};
+
+/// Every architecture.
+pub const ARCHITECTURES: &[Architecture] = &[
+    BASE,
+    // Dense decoders that are the base but for the pairing.
+    Architecture { name: "xverse", ..ADJACENT },
+    Architecture { name: "internlm2", ..ADJACENT },
+    Architecture { name: "ernie4_5", ignored: SCALES_AND_OUTPUT, ..ADJACENT },
+    Architecture { name: "chatglm", ..ADJACENT },
+    Architecture { name: "glm4", ..ADJACENT },
+    Architecture { name: "smollm3", rotated: Rotated::ExceptEvery(4), ..ADJACENT },
+    Architecture { name: "maincoder", head_norm: HeadNorm::RmsAfterRotation, ..ADJACENT },
+    Architecture { name: "nanbeige", ..BASE },
+    Architecture { name: "deci", attention_scale: AttentionScale::Key, ..PLAIN },
+    Architecture { name: "pangu-embedded", ..HALVES },
+    Architecture { name: "plamo", parallel: Parallel::Yes, ..HALVES },
+    Architecture { name: "arcee", activation: Activation::ReluSquared, ..PLAIN },
+    Architecture { name: "qwen", ..HALVES },
+    Architecture { name: "qwen2", ..HALVES },
+    Architecture { name: "qwen2vl", ..HALVES },
+    Architecture { name: "qwen3", ignored: &[], ..HALVES },
+    Architecture { name: "qwen3vl", ..HALVES },
+    Architecture { name: "paddleocr", ..HALVES },
+    Architecture { name: "exaone", frequency_factors: true, ..HALVES },
+    Architecture { name: "phi3", frequency_factors: true, ..HALVES },
+    Architecture { name: "seed_oss", feed_forward_norm: "post_attention_norm", ..HALVES },
+    Architecture { name: "olmo", norm: Norm::LayerPlain, clamp: true, ..ADJACENT },
+    Architecture {
+        name: "olmo2",
+        window: Window::period(4),
+        sliding_rotary: SlidingRotary::SameUnscaled,
+        ..HALVES
+    },
+    Architecture {
+        name: "exaone4",
+        frequency_factors: true,
+        rotated: Rotated::SlidingIfAny,
+        window: Window { default: 4096, layers: 64, ..Window::period(4) },
+        ..HALVES
+    },
+    Architecture { name: "openelm", quirk: Quirk::TiedOutput, ..HALVES },
+    Architecture { name: "plamo3", window: Window::period(8), sliding_rotary: SlidingRotary::Unscaled, ..HALVES },
+    Architecture { name: "apertus", activation: Activation::Xielu, frequency_factors: true, ..HALVES },
+    Architecture { name: "hunyuan_vl", head_norm: HeadNorm::RmsAfterRotation, quirk: Quirk::Hunyuan, ..HALVES },
+    Architecture { name: "hunyuan-moe", head_norm: HeadNorm::RmsAfterRotation, ..HALVES },
+    Architecture { name: "hunyuan-dense", head_norm: HeadNorm::RmsAfterRotation, quirk: Quirk::Hunyuan, ..HALVES },
+    Architecture { name: "mistral3", temperature: Temperature::Key, ..BASE },
+    Architecture {
+        name: "baichuan",
+        rotated: Rotated::InModelsOf(32),
+        alibi: Alibi::InModelsOf(40, 8.0),
+        ..ADJACENT
+    },
+    Architecture { name: "refact", rotary: None, alibi: Alibi::Fixed(8.0), experts: Experts { never: true, ..BASE.experts }, ignored: SCALES_AND_BIASES, ..ADJACENT },
+    Architecture { name: "talkie", head_norm: HeadNorm::RmsAfterRotation, logit_scale: LogitScale::Multiply, ignored: &["ffn_up.scale", "ffn_gate.scale"], quirk: Quirk::Talkie, ..HALVES },
+    // With layer norms.
+    Architecture { name: "gpt2", ..GPT },
+    Architecture { name: "starcoder", ..GPT },
+    Architecture { name: "bloom", alibi: Alibi::Fixed(8.0), ..GPT },
+    Architecture { name: "mpt", alibi: Alibi::Key, clamp: true, ..GPT },
+    Architecture { name: "jais", alibi: Alibi::Key, activation: Activation::Silu, attention_scale: AttentionScale::Inverse, ..GPT },
+    Architecture { name: "gptneox", rotary: Some(Halves), parallel: Parallel::Key, ..GPT },
+    Architecture { name: "starcoder2", rotary: Some(Halves), ..GPT },
+    Architecture { name: "codeshell", rotary: Some(Halves), frequency_factors: true, ..GPT },
+    Architecture { name: "phi2", rotary: Some(Halves), parallel: Parallel::Yes, ..GPT },
+    Architecture { name: "falcon", rotary: Some(Halves), parallel: Parallel::Yes, quirk: Quirk::Falcon, ..GPT },
+    Architecture { name: "jais2", rotary: Some(Halves), activation: Activation::ReluSquared, ..GPT },
+    Architecture { name: "nemotron", rotary: Some(Halves), activation: Activation::ReluSquared, ..GPT },
+    Architecture { name: "orion", rotary: Some(Halves), activation: Activation::Silu, ..GPT },
+    Architecture { name: "stablelm", rotary: Some(Halves), activation: Activation::Silu, parallel: Parallel::WithoutNorm, ..GPT },
+    Architecture { name: "command-r", ..COHERE },
+    Architecture { name: "cohere2", ignored: &[], rotated: Rotated::Sliding, window: Window::period(4), ..COHERE },
+    // With scalars.
+    Architecture { name: "gemma", ..GEMMA },
+    Architecture {
+        name: "gemma2",
+        attention_scale: AttentionScale::WidthIn(46),
+        attention_softcap: 50.0,
+        final_softcap: 30.0,
+        window: Window { default: 4096, ..Window::period(2) },
+        sliding_rotary: SlidingRotary::Base,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma3",
+        attention_scale: AttentionScale::WidthIn(62),
+        window: Window::period(6),
+        sliding_rotary: SlidingRotary::Unscaled,
+        quirk: Quirk::None,
+        ..GEMMA
+    },
+    Architecture { name: "granite", rotated: Rotated::Finetuned, ..GRANITE },
+    Architecture { name: "granitemoe", ..GRANITE },
+    Architecture {
+        name: "granite_swa",
+        rotated: Rotated::Pattern,
+        window: Window { list: true, ..Window::period(1) },
+        ..GRANITE
+    },
+    Architecture {
+        name: "minicpm",
+        embedding_scale: EmbeddingScale::Key(12.0),
+        residual_scale: ResidualScale::KeyOrRoot(1.4),
+        logit_scale: LogitScale::DivideOrWidth(256.0),
+        ..PLAIN
+    },
+    // Mixtures.
+    Architecture { name: "qwen2moe", experts: UNNORMALIZED, ..HALVES },
+    Architecture { name: "qwen3moe", ..HALVES },
+    Architecture { name: "mellum", window: Window { list: true, ..Window::period(1) }, sliding_rotary: SlidingRotary::SameUnscaled, ..HALVES },
+    Architecture { name: "olmoe", experts: UNNORMALIZED, ignored: SCALES_AND_INPUTS, ..HALVES },
+    Architecture { name: "qwen3vlmoe", ..HALVES },
+    Architecture { name: "bailingmoe", experts: Experts { normalize: Normalize::Key, scale: Some(1.0), ..BASE.experts }, ..ADJACENT },
+    Architecture { name: "bailingmoe2", experts: SIGMOID, ..HALVES },
+    Architecture { name: "deepseek", experts: Experts { scale: Some(1.0), ..UNNORMALIZED }, ..ADJACENT },
+    Architecture { name: "dots1", experts: SIGMOID, ..HALVES },
+    Architecture { name: "minimax-m2", experts: Experts { normalize: Normalize::Yes, scale: None, ..SIGMOID }, ignored: SCALES_AND_INPUTS, ..HALVES },
+    Architecture { name: "arctic", quirk: Quirk::Arctic, ..ADJACENT },
+    Architecture {
+        name: "smallthinker",
+        rotated: Rotated::SlidingIfAny,
+        window: Window { first: true, fixed: 4096, ..Window::period(4) },
+        sliding_rotary: SlidingRotary::Base,
+        experts: Experts { gating: Gating::Softmax, reads_gating: true, activation: Some(Activation::Relu), ..BASE.experts },
+        quirk: Quirk::RouterFirst,
+        ..HALVES
+    },
+    Architecture {
+        name: "afmoe",
+        rotated: Rotated::ExceptEvery(4),
+        window: Window::period(4),
+        sliding_rotary: SlidingRotary::Base,
+        embedding_scale: EmbeddingScale::Root,
+        experts: SIGMOID,
+        ..HALVES
+    },
+    Architecture {
+        name: "exaone-moe",
+        frequency_factors: true,
+        rotated: Rotated::Sliding,
+        window: Window::period(4),
+        experts: SIGMOID,
+        ..HALVES
+    },
+    Architecture {
+        name: "laguna",
+        window: Window { first: true, ..Window::period(4) },
+        sliding_rotary: SlidingRotary::BaseUnscaled,
+        experts: SIGMOID,
+        quirk: Quirk::SoftplusGate,
+        ..HALVES
+    },
+    Architecture { name: "phimoe", frequency_factors: true, ..HALVES },
+    Architecture { name: "dbrx", norm: Norm::Layer, feed_forward_norm: "attn_output_norm", clamp: true, ..HALVES },
+    Architecture {
+        name: "ernie4_5-moe",
+        experts: Experts { interleaved: true, ..BASE.experts },
+        ignored: SCALES_AND_OUTPUT,
+        ..ADJACENT
+    },
+    Architecture { name: "glm4moe", feed_forward_norm: "post_attention_norm", experts: SIGMOID, ..HALVES },
+    Architecture { name: "hy_v3", experts: SIGMOID, ignored: &[], ..HALVES },
+    Architecture {
+        name: "gpt-oss",
+        feed_forward_norm: "post_attention_norm",
+        window: Window::period(2),
+        sliding_rotary: SlidingRotary::Base,
+        activation: Activation::ClampedSwiglu,
+        experts: Experts { gating: Gating::SoftmaxOfChosen, normalize: Normalize::No, ..BASE.experts },
+        ..HALVES
+    },
+    Architecture {
+        name: "llama4",
+        rotated: Rotated::ExceptEvery(4),
+        window: Window { default: 8192, chunks: true, ..Window::period(4) },
+        temperature: Temperature::Unrotated { scale: 0.1, length: 8192.0, offset: 1.0 },
+        experts: Experts { gating: Gating::Sigmoid, normalize: Normalize::No, weigh_input: true, select_by_logits: true, interleaved: true, ..BASE.experts },
+        quirk: Quirk::Llama4,
+        ..PLAIN
+    },
+    Architecture {
+        name: "grok",
+        attention_scale: AttentionScale::OutputKey(0.088_388_347_648_318_45),
+        attention_softcap: 30.0,
+        embedding_scale: EmbeddingScale::Key(78.383_671_769_061_69),
+        logit_scale: LogitScale::MultiplyOr(0.577_350_269_189_625_7),
+        activation: Activation::Gelu,
+        experts: Experts { beside_dense: std::f64::consts::FRAC_1_SQRT_2, ..BASE.experts },
+        quirk: Quirk::Grok,
+        ..HALVES
+    },
+];
+

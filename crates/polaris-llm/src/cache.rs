@@ -1,0 +1,141 @@
+//! The cache of keys and values: blocks of positions that sequences take and give back.
+
+use std::collections::BTreeSet;
+
+use polaris_core::{DType, Shape};
+use polaris_ops::Array;
+use polaris_runtime::DeviceRef;
+
+use crate::config::Config;
+use crate::{Error, Result};
+
+/// Positions of a block.
+pub(crate) const BLOCK: usize = 32;
+
+/// Keys and values of a layer: `[blocks, BLOCK, heads, size]`.
+#[derive(Debug, Clone)]
+pub(crate) struct LayerCache {
+    pub keys: Array,
+    pub values: Array,
+}
+
+/// The keys and values of all sequences.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    layers: Vec<LayerCache>,
+    /// Blocks that no sequence has; the lowest is taken first.
+    free: BTreeSet<u32>,
+    blocks: usize,
+}
+
+/// The tokens of a sequence, and where their keys and values are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sequence {
+    pub tokens: Vec<u32>,
+    pub blocks: Vec<u32>,
+}
+
+impl Cache {
+    /// Bytes of a position in all layers.
+    pub fn bytes_per_token(config: &Config, dtype: DType) -> usize {
+        let of = |layer: &crate::config::Layer| {
+            layer.key_heads * (layer.key_size + layer.value_size) * dtype.size()
+        };
+        config.layers.iter().map(of).sum()
+    }
+
+    /// Room for so many tokens.
+    pub fn new(
+        device: &DeviceRef,
+        config: &Config,
+        dtype: DType,
+        tokens: usize,
+    ) -> Result<Self> {
+        let blocks = tokens.div_ceil(BLOCK).max(1);
+        let mut layers = Vec::with_capacity(config.layers.len());
+        for layer in &config.layers {
+            let array = |size: usize| -> Result<Array> {
+                let shape = Shape::new(&[blocks, BLOCK, layer.key_heads, size])?;
+                let array = Array::empty(device, dtype, shape)?;
+                // What is not written yet is multiplied by a weight of zero, which would not make a NaN vanish.
+                match dtype {
+                    DType::F16 => array.buffer().fill(polaris_core::f16::ZERO)?,
+                    _ => array.buffer().fill(0.0f32)?,
+                }
+                Ok(array)
+            };
+            layers.push(LayerCache {
+                keys: array(layer.key_size)?,
+                values: array(layer.value_size)?,
+            });
+        }
+        let free = (0..blocks as u32).collect();
+        Ok(Self { layers, free, blocks })
+    }
+
+    /// The cache of a layer.
+    pub fn layer(&self, layer: usize) -> &LayerCache {
+        &self.layers[layer]
+    }
+
+    /// Positions that it holds in all.
+    pub fn capacity(&self) -> usize {
+        self.blocks * BLOCK
+    }
+
+    /// Gives a sequence the blocks for a number of tokens.
+    pub fn grow(&mut self, sequence: &mut Sequence, tokens: usize) -> Result<()> {
+        let wanted = tokens.div_ceil(BLOCK);
+        if wanted > sequence.blocks.len() + self.free.len() {
+            let context = (sequence.blocks.len() + self.free.len()) * BLOCK;
+            return Err(Error::ContextFull { tokens, context });
+        }
+        while sequence.blocks.len() < wanted {
+            let block = self.free.pop_first().expect("there should be enough free blocks");
+            sequence.blocks.push(block);
+        }
+        Ok(())
+    }
+
+    /// Forgets the tokens of a sequence from some position on.
+    pub fn truncate(&mut self, sequence: &mut Sequence, tokens: usize) {
+        sequence.tokens.truncate(tokens);
+        let needed = sequence.tokens.len().div_ceil(BLOCK);
+        self.free.extend(sequence.blocks.drain(needed.min(sequence.blocks.len())..));
+    }
+}
+
+impl Sequence {
+    /// Where the keys and values of a position are, counted in positions of the cache.
+    pub fn slot(&self, position: usize) -> i32 {
+        (self.blocks[position / BLOCK] as usize * BLOCK + position % BLOCK) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_taken_and_given_back() {
+        let mut cache = Cache { layers: Vec::new(), free: (0..3).collect(), blocks: 3 };
+        let (mut a, mut b) = (Sequence::default(), Sequence::default());
+        cache.grow(&mut a, BLOCK + 1).unwrap();
+        a.tokens = vec![7; BLOCK + 1];
+        cache.grow(&mut b, 1).unwrap();
+        b.tokens = vec![8];
+        assert_eq!((a.blocks.clone(), b.blocks.clone()), (vec![0, 1], vec![2]));
+        assert_eq!((a.slot(BLOCK), b.slot(0)), (BLOCK as i32, 2 * BLOCK as i32));
+        assert!(matches!(
+            cache.grow(&mut b, BLOCK + 1),
+            Err(Error::ContextFull { tokens, context }) if tokens == BLOCK + 1 && context == BLOCK
+        ));
+        cache.truncate(&mut a, BLOCK);
+        assert_eq!((a.tokens.len(), a.blocks.len()), (BLOCK, 1));
+        cache.grow(&mut b, BLOCK + 1).unwrap();
+        assert_eq!(b.blocks, [2, 1]);
+        cache.truncate(&mut a, 0);
+        cache.truncate(&mut b, 0);
+        assert_eq!(cache.free.len(), 3);
+    }
+}

@@ -1,0 +1,139 @@
+//! A conversation with a model: the template writes the prompt, the cache keeps what was said before.
+
+use std::ops::ControlFlow;
+
+use polaris_chat::{Conversation, DateTime, Message, Template};
+use polaris_tokenizer::Special;
+
+use crate::engine::Engine;
+use crate::generate::{Finish, GenerateOptions, Generated, Prompt};
+use crate::{Error, Result};
+
+/// A chat: messages and the engine that answers them.
+#[derive(Debug)]
+pub struct Chat {
+    engine: Engine,
+    /// `None`: ChatML.
+    template: Option<Template>,
+    conversation: Conversation,
+    end_of_turn: Option<String>,
+}
+
+impl Chat {
+    /// A chat with the model's own template. If it cannot be used, a warning says why, and the messages are written in
+    /// ChatML.
+    ///
+    /// # Errors
+    /// If the model has no tokenizer.
+    pub fn new(engine: Engine) -> Result<Self> {
+        let tokenizer = engine.model().require_tokenizer()?;
+        let text = |id: Option<u32>| {
+            let piece = id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
+            String::from_utf8_lossy(piece).into_owned()
+        };
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        let template = match engine.model().template().map(Template::parse) {
+            Some(Ok(template)) => Some(template),
+            Some(Err(error)) => {
+                log::warn!("the model's chat template cannot be used, ChatML is used instead: {error}");
+                None
+            }
+            None => {
+                log::warn!("the model has no chat template, ChatML is used instead");
+                None
+            }
+        };
+        let end_of_turn =
+            template.as_ref().unwrap_or(Template::chatml()).end_of_turn(&bos, &eos);
+        let conversation = Conversation { bos, eos, ..Conversation::new(Vec::new()) };
+        Ok(Self { engine, template, conversation, end_of_turn })
+    }
+
+    /// Sets the date that templates may ask for, in seconds since 1970.
+    pub fn set_time(&mut self, seconds: i64) {
+        self.conversation.now = Some(DateTime::from_unix(seconds));
+    }
+
+    /// The messages so far.
+    pub fn messages(&self) -> &[Message] {
+        &self.conversation.messages
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Sets the first message, which tells the model what it is; an empty text removes it.
+    pub fn set_system(&mut self, text: &str) {
+        let messages = &mut self.conversation.messages;
+        if messages.first().is_some_and(|first| first.role() == "system") {
+            messages.remove(0);
+        }
+        if !text.is_empty() {
+            messages.insert(0, Message::system(text));
+        }
+    }
+
+    /// Forgets all messages but the system's.
+    pub fn reset(&mut self) {
+        self.conversation.messages.retain(|message| message.role() == "system");
+    }
+
+    /// The text of the conversation as the model is given it.
+    ///
+    /// # Errors
+    /// If the template refuses it.
+    pub fn prompt(&self) -> Result<String> {
+        let template = self.template.as_ref().unwrap_or(Template::chatml());
+        Ok(template.render(&self.conversation)?)
+    }
+
+    /// Says something and returns the answer, which `on_text` is given while it is written. What was stopped stays in
+    /// the conversation as far as it went; after an error the conversation is as before.
+    ///
+    /// # Errors
+    /// If the template refuses the conversation, it does not fit the context, or the device fails.
+    pub fn ask(
+        &mut self,
+        text: &str,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Generated> {
+        self.conversation.messages.push(Message::user(text));
+        let answered = self.answer(options, on_text, is_cancelled);
+        match &answered {
+            Ok(generated) => {
+                self.conversation.messages.push(Message::assistant(generated.text.trim()));
+            }
+            Err(_) => drop(self.conversation.messages.pop()),
+        }
+        answered
+    }
+
+    fn answer(
+        &mut self,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Generated> {
+        let prompt = self.prompt()?;
+        let model = self.engine.model().clone();
+        let tokenizer = model.require_tokenizer()?;
+        let encoded = tokenizer.encode(&prompt, Special::Parse)?;
+        let starts = encoded.starts_with(tokenizer.begin());
+        let tokens = if starts { encoded } else { [tokenizer.begin(), &encoded].concat() };
+        if tokens.len() >= self.engine.context() {
+            return Err(Error::ContextFull { tokens: tokens.len() + 1, context: self.engine.context() });
+        }
+        let mut options = options.clone();
+        options.stop.extend(self.end_of_turn.clone());
+        let prompt = Prompt { sequence: 0, tokens: &tokens };
+        let mut generated = self.engine.generate(prompt, &options, on_text, is_cancelled)?;
+        if generated.finish == Finish::StopString {
+            generated.finish = Finish::End;
+        }
+        Ok(generated)
+    }
+}

@@ -1,0 +1,318 @@
+//! Runs a model: sequences of tokens in, logits out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polaris_core::DType;
+use polaris_ops::Array;
+use polaris_sample::Pieces;
+
+use crate::cache::{Cache, Sequence};
+use crate::inputs::{Inputs, Item};
+use crate::model::Model;
+use crate::plan::{Arena, Plan, Size, plan};
+use crate::{Error, Result};
+
+/// Plans that are kept; the sizes of prompts differ, those of single tokens do not.
+const MOST_PLANS: usize = 16;
+
+/// How a model is run.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Tokens of all sequences together; 0 for the context of training, at most 4096.
+    pub context: usize,
+    /// Tokens that are computed at once.
+    pub batch: usize,
+    /// Sequences at the same time.
+    pub sequences: usize,
+    /// The type of cached keys and values.
+    pub cache: CacheType,
+}
+
+/// The type of cached keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CacheType {
+    /// Single precision.
+    F32,
+    /// Half precision.
+    #[default]
+    F16,
+}
+
+impl CacheType {
+    /// Its element type.
+    pub const fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F16 => DType::F16,
+        }
+    }
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { context: 0, batch: 512, sequences: 1, cache: CacheType::F16 }
+    }
+}
+
+/// A context without a word of the user is at most this long: a model of 128k would take gigabytes.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// A model with its cache and plans. Sequences are numbered from 0.
+#[derive(Debug)]
+pub struct Engine {
+    model: Model,
+    cache: Cache,
+    inputs: Inputs,
+    sequences: Vec<Sequence>,
+    plans: HashMap<Size, (Plan, Option<Array>)>,
+    arena: Arena,
+    context: usize,
+    batch: usize,
+    /// Tokens that were computed so far.
+    computed: usize,
+    logits: Vec<f32>,
+    /// The bytes of tokens, once a grammar has asked for them.
+    pub(crate) pieces: Option<Arc<Pieces>>,
+}
+
+/// Which logits are wanted of tokens that are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those after the last token.
+    Last,
+    /// Those after each token.
+    All,
+    /// None.
+    None,
+}
+
+impl Engine {
+    /// Makes room for a context.
+    ///
+    /// # Errors
+    /// If it does not fit the device; the error says what would.
+    pub fn new(model: &Model, options: &EngineOptions) -> Result<Self> {
+        let config = model.config();
+        let context = match options.context {
+            0 => config.context.min(DEFAULT_CONTEXT),
+            context => context,
+        };
+        let batch = options.batch.clamp(1, context);
+        let sequences = options.sequences.max(1);
+        let dtype = options.cache.dtype();
+        let per_token = Cache::bytes_per_token(config, dtype) as u64;
+        let device = model.device();
+        let memory = device.allocator().memory_use();
+        let free = memory.limit.saturating_sub(memory.used);
+        let needed = per_token.saturating_mul(context as u64);
+        if needed > free {
+            let fitting = (free / per_token.max(1)) as usize;
+            return Err(Error::ContextTooLarge {
+                context,
+                needed,
+                device: device.id().to_string(),
+                free,
+                fitting,
+            });
+        }
+        let cache = Cache::new(device, config, dtype, context)?;
+        let inputs = Inputs::new(device, config, batch, sequences, cache.capacity())?;
+        Ok(Self {
+            model: model.clone(),
+            cache,
+            inputs,
+            sequences: vec![Sequence::default(); sequences],
+            plans: HashMap::new(),
+            arena: Arena::default(),
+            context,
+            batch,
+            computed: 0,
+            logits: Vec::new(),
+            pieces: None,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Tokens that fit.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Tokens that were computed since it was made; what a reused prefix saves is not among them.
+    pub fn computed(&self) -> usize {
+        self.computed
+    }
+
+    /// The tokens of a sequence that are in the cache.
+    pub fn tokens(&self, sequence: usize) -> &[u32] {
+        &self.sequences[sequence].tokens
+    }
+
+    /// Forgets the tokens of a sequence from some position on.
+    pub fn truncate(&mut self, sequence: usize, tokens: usize) {
+        self.cache.truncate(&mut self.sequences[sequence], tokens);
+    }
+
+    /// Keeps the tokens that a sequence has in common with `tokens`, but for the last of these, whose logits are to be
+    /// computed; forgets the others. Returns how many are kept.
+    pub fn reuse(&mut self, sequence: usize, tokens: &[u32]) -> usize {
+        let cached = self.tokens(sequence);
+        let common = cached.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let kept = common.min(tokens.len().saturating_sub(1));
+        self.truncate(sequence, kept);
+        kept
+    }
+
+    /// Appends tokens to a sequence and computes them. The logits that are wanted are in rows, one for each token.
+    ///
+    /// # Errors
+    /// If a token is unknown, the context is full, or the device fails.
+    pub fn feed(
+        &mut self,
+        sequence: usize,
+        tokens: &[u32],
+        wanted: Wanted,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<&[f32]> {
+        self.check(sequence, tokens)?;
+        let before = self.sequences[sequence].tokens.len();
+        self.logits.clear();
+        let mut done = 0;
+        while done < tokens.len() {
+            let count = self.batch.min(tokens.len() - done);
+            let is_last = done + count == tokens.len();
+            let item = |place: usize| Item {
+                token: tokens[done + place],
+                sequence: 0,
+                position: before + done + place,
+                wants_logits: match wanted {
+                    Wanted::All => true,
+                    Wanted::Last => is_last && place + 1 == count,
+                    Wanted::None => false,
+                },
+            };
+            let items: Vec<Item> = (0..count).map(item).collect();
+            let result = self.run(&[sequence], &items, is_cancelled);
+            if let Err(error) = result {
+                self.truncate(sequence, before);
+                return Err(error);
+            }
+            done += count;
+        }
+        Ok(&self.logits)
+    }
+
+    /// One token for each of some sequences; a row of logits for each.
+    ///
+    /// # Errors
+    /// As for [`Engine::feed`].
+    pub fn step(&mut self, tokens: &[(usize, u32)], is_cancelled: &dyn Fn() -> bool) -> Result<&[f32]> {
+        if tokens.len() > self.batch {
+            let what = format!("{} sequences at once; at most {} fit a batch", tokens.len(), self.batch);
+            return Err(Error::Argument { what });
+        }
+        let mut items = Vec::with_capacity(tokens.len());
+        for (place, &(sequence, token)) in tokens.iter().enumerate() {
+            self.check(sequence, &[token])?;
+            if tokens[..place].iter().any(|&(other, _)| other == sequence) {
+                let what = format!("sequence {sequence} is there twice");
+                return Err(Error::Argument { what });
+            }
+            let position = self.sequences[sequence].tokens.len();
+            items.push(Item { token, sequence: place, position, wants_logits: true });
+        }
+        let numbers: Vec<usize> = tokens.iter().map(|&(sequence, _)| sequence).collect();
+        self.logits.clear();
+        self.run(&numbers, &items, is_cancelled)?;
+        Ok(&self.logits)
+    }
+
+    fn check(&self, sequence: usize, tokens: &[u32]) -> Result<()> {
+        let vocabulary = self.model.vocabulary();
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
+            let what = format!("the token {token} is unknown; the model has {vocabulary}");
+            return Err(Error::Argument { what });
+        }
+        let Some(there) = self.sequences.get(sequence) else {
+            let count = self.sequences.len();
+            return Err(Error::Argument { what: format!("there is no sequence {sequence} of {count}") });
+        };
+        let needed = there.tokens.len() + tokens.len();
+        match needed > self.context {
+            true => Err(Error::ContextFull { tokens: needed, context: self.context }),
+            false => Ok(()),
+        }
+    }
+
+    /// Computes a batch of tokens of some sequences, and appends the wanted logits.
+    fn run(
+        &mut self,
+        numbers: &[usize],
+        items: &[Item],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        for item in items {
+            let sequence = &mut self.sequences[numbers[item.sequence]];
+            self.cache.grow(sequence, item.position + 1)?;
+        }
+        let sequences: Vec<&Sequence> = numbers.iter().map(|&number| &self.sequences[number]).collect();
+        self.inputs.write(self.model.config(), items, &sequences)?;
+        let outputs = items.iter().filter(|item| item.wants_logits).count();
+        let size = Size { tokens: items.len(), outputs };
+        let longest = items.iter().map(|item| item.position + 1).max().unwrap_or(0);
+        self.prepare(size)?;
+        let (plan, logits) = &self.plans[&size];
+        plan.run(longest, is_cancelled)?;
+        if let Some(logits) = logits {
+            let start = self.logits.len();
+            self.logits.resize(start + logits.elements(), 0.0);
+            let offset = logits.layout().offset();
+            let rows = logits.buffer().view(offset..offset + logits.elements())?;
+            rows.read_into(&mut self.logits[start..])?;
+        }
+        for item in items {
+            self.sequences[numbers[item.sequence]].tokens.push(item.token);
+        }
+        self.computed += items.len();
+        Ok(())
+    }
+
+    /// Makes the plan of a size if there is none.
+    fn prepare(&mut self, size: Size) -> Result<()> {
+        if self.plans.contains_key(&size) {
+            return Ok(());
+        }
+        if self.plans.len() >= MOST_PLANS {
+            self.plans.retain(|size, _| size.tokens == 1);
+        }
+        let (config, weights) = (self.model.config(), self.model.weights());
+        let before = self.arena.bytes();
+        let made = plan(config, weights, &self.cache, &self.inputs, size, &mut self.arena)?;
+        if self.arena.bytes() != before {
+            // The others would keep the smaller arena alive.
+            self.plans.clear();
+        }
+        let unused = self.model.weights().unused();
+        if self.plans.is_empty() && size.outputs > 0 && !unused.is_empty() {
+            let names = unused.iter().take(8).map(|name| polaris_core::printable(name)).collect::<Vec<_>>().join(", ");
+            log::warn!("{} tensors of the model are not used: {names}", unused.len());
+        }
+        self.plans.insert(size, made);
+        Ok(())
+    }
+
+    /// The steps that compute one token, in words.
+    ///
+    /// # Errors
+    /// If the plan cannot be made.
+    pub fn describe(&mut self, tokens: usize) -> Result<Vec<String>> {
+        let size = Size { tokens: tokens.clamp(1, self.batch), outputs: 1 };
+        self.prepare(size)?;
+        Ok(self.plans[&size].0.describe().collect())
+    }
+}

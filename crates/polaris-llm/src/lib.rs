@@ -1,0 +1,32 @@
+//! Language models: decoders from GGUF files, on the CPU and on OpenCL devices.
+//!
+//! [`Model`] is a loaded file. [`Engine`] runs it: tokens in, logits out, with a cache of keys and values that keeps
+//! what sequences have in common. A model is a [plan](Engine::describe) of operations that `polaris-ops` has; what
+//! architectures differ in is data ([`architecture`]).
+
+#![forbid(unsafe_code)]
+
+pub mod angles;
+pub mod architecture;
+mod cache;
+mod chat;
+pub mod config;
+mod engine;
+mod error;
+mod generate;
+mod inputs;
+mod model;
+mod perplexity;
+mod plan;
+mod source;
+mod weights;
+
+pub use chat::Chat;
+pub use engine::{CacheType, Engine, EngineOptions, Wanted};
+pub use error::{Error, Result};
+pub use generate::{Finish, GenerateOptions, Generated, Prompt};
+pub use model::{LoadOptions, Model};
+pub use perplexity::{Divergence, Perplexity, PerplexityOptions};
+pub use plan::Plan;
+pub use source::Source;
+pub use weights::SourceTensor;

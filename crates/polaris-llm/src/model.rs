@@ -1,0 +1,194 @@
+//! A loaded model: configuration, weights, tokenizer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use polaris_runtime::DeviceRef;
+use polaris_tokenizer::Tokenizer;
+
+use crate::architecture::Architecture;
+use crate::config::Config;
+use crate::source::Source;
+use crate::weights::Weights;
+use crate::{Error, Result};
+
+/// A language model on a device. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Model {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    weights: Weights,
+    vocabulary: usize,
+    tokenizer: Option<Tokenizer>,
+    template: Option<String>,
+    name: Option<String>,
+    bytes: usize,
+}
+
+/// How a model is loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadOptions {
+    /// The context that will be used, which decides between the factors of LongRoPE; 0 for that of training.
+    pub context: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { context: 0 }
+    }
+}
+
+impl Model {
+    /// Opens a GGUF file on a device.
+    ///
+    /// # Errors
+    /// If the file is not valid, its architecture is not supported, or there is no room.
+    pub fn open(path: &Path, device: &DeviceRef, options: &LoadOptions) -> Result<Self> {
+        Self::load(&Source::open(path)?, device, options, |_| Ok(()))
+    }
+
+    /// Brings a model to a device; `progress` is told how many bytes are there, and may stop it by an error.
+    ///
+    /// # Errors
+    /// As for [`Model::open`], and what `progress` returns.
+    pub fn load(
+        source: &Source,
+        device: &DeviceRef,
+        options: &LoadOptions,
+        progress: impl FnMut(usize) -> Result<()>,
+    ) -> Result<Self> {
+        let mut config = Config::read(&source.metadata)?;
+        let weights = Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
+        let vocabulary = weights.require("token_embd.weight")?.shape().dims()[0];
+        let context = if options.context == 0 { config.context } else { options.context };
+        resolve_rotary(&mut config, &weights, &source.metadata, context)?;
+        let layers = config.layers.len();
+        weights.ignore(|name| is_ignorable(name, layers));
+        let tokenizer = match source.metadata.get::<&str>("tokenizer.ggml.model")? {
+            None | Some("no_vocab" | "none") => None,
+            Some(_) => Some(Tokenizer::from_gguf(&source.metadata)?),
+        };
+        let text = |key: &str| -> Result<Option<String>> {
+            Ok(source.metadata.get::<&str>(key)?.map(str::to_owned))
+        };
+        let shared = Shared {
+            vocabulary,
+            tokenizer,
+            template: text("tokenizer.chat_template")?,
+            name: text("general.name")?,
+            bytes: source.bytes(),
+            config,
+            weights,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Its sizes and numbers.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Its architecture.
+    pub fn architecture(&self) -> &'static Architecture {
+        self.shared.config.architecture
+    }
+
+    /// Its weights.
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.shared.weights
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> &DeviceRef {
+        self.shared.weights.device()
+    }
+
+    /// How many tokens it knows.
+    pub fn vocabulary(&self) -> usize {
+        self.shared.vocabulary
+    }
+
+    /// Its tokenizer, if its file has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.shared.tokenizer.as_ref()
+    }
+
+    /// Its tokenizer.
+    ///
+    /// # Errors
+    /// If its file has none.
+    pub fn require_tokenizer(&self) -> Result<&Tokenizer> {
+        self.tokenizer().ok_or_else(|| Error::model("its file has no tokenizer"))
+    }
+
+    /// The source of its chat template, if its file has one.
+    pub fn template(&self) -> Option<&str> {
+        self.shared.template.as_deref()
+    }
+
+    /// Its name, if its file has one.
+    pub fn name(&self) -> Option<&str> {
+        self.shared.name.as_deref()
+    }
+
+    /// Bytes of its tensors.
+    pub fn bytes(&self) -> usize {
+        self.shared.bytes
+    }
+}
+
+/// Sizes of rotary embeddings that the metadata leave to the heads, and divisors of frequencies from tensors.
+fn resolve_rotary(
+    config: &mut Config,
+    weights: &Weights,
+    metadata: &polaris_gguf::Metadata,
+    context: usize,
+) -> Result<()> {
+    let name = config.architecture.name;
+    let original = metadata
+        .get::<u64>(&format!("{name}.rope.scaling.original_context_length"))?
+        .map_or(config.context, |original| original as usize);
+    let long = if context > original { "rope_factors_long.weight" } else { "rope_factors_short.weight" };
+    let divisors = match config.architecture.frequency_factors {
+        true => weights.find("rope_freqs.weight").or_else(|| weights.find(long)),
+        false => None,
+    };
+    let divisors = divisors.map(polaris_ops::Array::to_vec::<f32>).transpose()?;
+    for kind in 0..2 {
+        let of_kind = config.layers.iter().find(|layer| layer.rotary == Some(kind));
+        let Some(layer) = of_kind else {
+            config.rotary[kind] = None;
+            continue;
+        };
+        let Some(rotary) = &mut config.rotary[kind] else { continue };
+        if rotary.size == 0 {
+            rotary.size = layer.key_size;
+        }
+        if rotary.size > layer.key_size {
+            let (size, head) = (rotary.size, layer.key_size);
+            return Err(Error::model(format!("{size} elements of heads of {head} are rotated")));
+        }
+        rotary.divisors.clone_from(&divisors);
+        if let Some(divisors) = &divisors
+            && divisors.iter().any(|divisor| !divisor.is_finite() || *divisor == 0.0)
+        {
+            return Err(Error::model("a factor of its frequencies is 0 or no number"));
+        }
+    }
+    Ok(())
+}
+
+/// Tensors that are known and have no part in the logits: further layers that predict more tokens, factors of
+/// frequencies that this architecture or context does not use.
+fn is_ignorable(name: &str, layers: usize) -> bool {
+    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    layer.is_some_and(|layer: usize| layer >= layers)
+        || name.starts_with("rope_f")
+        || name.contains("nextn")
+        || name.ends_with("rope_freqs.weight")
+        || name.ends_with(".input_scale")
+}

@@ -1,0 +1,264 @@
+//! Attention of a layer: projections, norms of heads, rotation, cache, scores.
+
+use polaris_core::DType;
+use polaris_ops::{Binary, CacheWrite, CachedAttention, NormKind, Rope, Ternary};
+
+use super::decoder::{Decoder, LayerScope};
+use super::{Operation, Value};
+use crate::architecture::{HeadNorm, Quirk};
+use crate::{Error, Result};
+
+impl Decoder<'_> {
+    /// The result of attention. Keys and values are written to the cache in any case; without `wants_result` that is
+    /// all.
+    pub(super) fn attention(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        wants_result: bool,
+    ) -> Result<Option<Value>> {
+        let layer = scope.layer;
+        let (heads, key_heads) = (layer.heads, layer.key_heads);
+        let [mut q, mut k, mut v] = self.project(scope, x)?;
+        if let Some(limit) = self.config.clamp {
+            for value in [&mut q, &mut k, &mut v] {
+                *value = self.build.fused("clamp", [*value], move |build, [x]| {
+                    x.ternary(Ternary::Clamp, build.constant(-limit), build.constant(limit))
+                })?;
+            }
+        }
+        let q = self.prepare(scope, q, heads, "attn_q_norm")?;
+        let k = self.prepare(scope, k, key_heads, "attn_k_norm")?;
+        let v = self.build.split_last(v, layer.value_size)?;
+        let cache = self.cache.layer(scope.number).clone();
+        let slots = self.token_input(&self.inputs.slots.clone())?;
+        let (keys, values) = (self.build.given(&cache.keys), self.build.given(&cache.values));
+        self.build.emit("cache_keys", CacheWrite, &[slots, keys, k], keys);
+        self.build.emit("cache_values", CacheWrite, &[slots, values, v], values);
+        if !wants_result {
+            return Ok(None);
+        }
+        let q = match (&self.inputs.temperature, layer.temperature) {
+            (Some(temperature), true) => {
+                let temperature = self.token_input(&temperature.clone())?;
+                self.build.binary("temperature", Binary::Mul, q, temperature)?
+            }
+            _ => q,
+        };
+        let table = self.build.given(&self.inputs.table);
+        let places = self.token_input(&self.inputs.places.clone())?;
+        let mut inputs = vec![q, keys, values, table, places];
+        let sinks = self.weights.find_shaped(&scope.name("attn_sinks.weight"), &[heads])?.cloned();
+        if let Some(sinks) = &sinks {
+            inputs.push(self.build.given(sinks));
+        }
+        if let Some(largest) = self.config.alibi {
+            let slopes = slopes(heads, largest);
+            let slopes = polaris_ops::Array::from_slice(self.weights.device(), &[heads], &slopes)?;
+            inputs.push(self.build.given(&slopes));
+        }
+        let attention = CachedAttention {
+            scale: Some(layer.attention_scale),
+            window: layer.window.filter(|_| !layer.chunks),
+            chunk: layer.window.filter(|_| layer.chunks),
+            softcap: self.config.attention_softcap,
+            sinks: sinks.is_some(),
+            slopes: self.config.alibi.is_some(),
+            longest: 0,
+        };
+        let output = self.build.make(DType::F32, &[self.size.tokens, heads, layer.value_size])?;
+        self.build.emit_operation(
+            "attention",
+            Operation::Attention(attention),
+            &inputs,
+            output,
+        );
+        let joined = self.build.reshape(output, &[self.size.tokens, heads * layer.value_size])?;
+        let joined = self.norm_of(NormKind::Rms, joined, &scope.name("attn_sub_norm"))?.unwrap_or(joined);
+        let joined = self.gate(scope, x, joined)?;
+        self.linear_required(joined, &scope.name("attn_output")).map(Some)
+    }
+
+    /// Queries, keys and values, each `[tokens, heads * size]`.
+    fn project(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<[Value; 3]> {
+        let layer = scope.layer;
+        let sizes = [
+            layer.heads * layer.key_size,
+            layer.key_heads * layer.key_size,
+            layer.key_heads * layer.value_size,
+        ];
+        if let Some(fused) = self.linear(x, &scope.name("attn_qkv"))? {
+            let found = self.build.dims(fused)[1];
+            let expected: usize = sizes.iter().sum();
+            if found != expected {
+                return Err(Error::TensorShape {
+                    name: scope.name("attn_qkv.weight"),
+                    found: format!("[{found}, ..]"),
+                    expected: format!("[{expected}, ..]"),
+                });
+            }
+            let [q, k, _] = sizes;
+            return Ok([
+                self.build.slice(fused, 1, 0..q)?,
+                self.build.slice(fused, 1, q..q + k)?,
+                self.build.slice(fused, 1, q + k..expected)?,
+            ]);
+        }
+        let mut all = [x; 3];
+        for ((value, name), size) in all.iter_mut().zip(["attn_q", "attn_k", "attn_v"]).zip(sizes) {
+            *value = self.linear_required(x, &scope.name(name))?;
+            let found = self.build.dims(*value)[1];
+            if found != size {
+                return Err(Error::TensorShape {
+                    name: scope.name(&format!("{name}.weight")),
+                    found: format!("[{found}, ..]"),
+                    expected: format!("[{size}, ..]"),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Queries or keys as `[tokens, heads, size]`, normalised and rotated.
+    fn prepare(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        heads: usize,
+        norm: &str,
+    ) -> Result<Value> {
+        let architecture = self.config.architecture;
+        let size = scope.layer.key_size;
+        let kind = match architecture.head_norm {
+            HeadNorm::Layer => NormKind::Layer,
+            HeadNorm::Rms | HeadNorm::RmsAfterRotation => NormKind::Rms,
+        };
+        let is_after = architecture.head_norm == HeadNorm::RmsAfterRotation;
+        if is_after {
+            let x = self.build.split_last(x, size)?;
+            let x = self.rotate(scope, x)?;
+            return self.head_norm(scope, kind, x, heads, norm);
+        }
+        // Norms come in pairs; one alone has no part in the result.
+        let has_pair = ["attn_q_norm.weight", "attn_k_norm.weight"]
+            .iter()
+            .all(|name| self.weights.has(&scope.name(name)));
+        if !has_pair && !is_after {
+            let x = self.build.split_last(x, size)?;
+            return self.rotate_and_norm(scope, x);
+        }
+        let name = scope.name(norm);
+        let length = self.weights.find(&format!("{name}.weight")).map(|weight| weight.shape().dims().to_vec());
+        let x = match length.as_deref() {
+            // Over all heads together.
+            Some(&[length]) if length == heads * size && length != size => {
+                let whole = self.norm_of(kind, x, &name)?.unwrap_or(x);
+                self.build.split_last(whole, size)?
+            }
+            _ => {
+                let x = self.build.split_last(x, size)?;
+                self.head_norm(scope, kind, x, heads, norm)?
+            }
+        };
+        self.rotate_and_norm(scope, x)
+    }
+
+    /// Rotation, and what may follow it.
+    fn rotate_and_norm(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
+        let architecture = self.config.architecture;
+        let x = self.rotate(scope, x)?;
+        let is_plain = architecture.quirk == Quirk::Llama4
+            && scope.layer.rotary.is_some()
+            && self.config.experts.as_ref().is_none_or(|experts| experts.count != 128);
+        match is_plain {
+            true => self.plain_norm("head_norm", NormKind::Rms, x),
+            false => Ok(x),
+        }
+    }
+
+    /// The norm of each head, if there is one: with one weight for all heads, or with one for each.
+    fn head_norm(
+        &mut self,
+        scope: &LayerScope<'_>,
+        kind: NormKind,
+        x: Value,
+        heads: usize,
+        norm: &str,
+    ) -> Result<Value> {
+        let size = scope.layer.key_size;
+        let name = scope.name(norm);
+        let weight = self.weights.find(&format!("{name}.weight")).cloned();
+        match weight {
+            Some(weight) if weight.elements() == heads * size && heads > 1 => {
+                let x = self.plain_norm(norm, kind, x)?;
+                let shape = polaris_core::Shape::new(&[heads, size])?;
+                let weight = weight.with_layout(polaris_core::Layout::contiguous(shape))?;
+                let weight = self.build.given(&weight);
+                let x = self.build.binary(norm, Binary::Mul, x, weight)?;
+                match self.weights.find_shaped(&format!("{name}.bias"), &[heads * size])?.cloned() {
+                    Some(bias) => {
+                        let bias = bias.with_layout(polaris_core::Layout::contiguous(shape))?;
+                        let bias = self.build.given(&bias);
+                        self.build.binary(norm, Binary::Add, x, bias)
+                    }
+                    None => Ok(x),
+                }
+            }
+            // A gain for each head.
+            Some(weight) if self.config.architecture.quirk == Quirk::Talkie => {
+                let x = self.plain_norm(norm, kind, x)?;
+                let shape = polaris_core::Shape::new(&[heads, 1])?;
+                let weight = weight.with_layout(polaris_core::Layout::contiguous(shape))?;
+                let weight = self.build.given(&weight);
+                self.build.binary(norm, Binary::Mul, x, weight)
+            }
+            None if self.config.architecture.quirk == Quirk::Talkie => self.plain_norm(norm, kind, x),
+            _ => Ok(self.norm_of(kind, x, &name)?.unwrap_or(x)),
+        }
+    }
+
+    /// Queries or keys, rotated if the layer does so.
+    fn rotate(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
+        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.architecture.rotary) else {
+            return Ok(x);
+        };
+        let Some(angles) = &self.inputs.angles[kind] else { return Ok(x) };
+        let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
+        let (cos, sin) = (self.token_input(&cos)?, self.token_input(&sin)?);
+        let dims = self.build.dims(x).to_vec();
+        let output = self.build.make(DType::F32, &dims)?;
+        self.build.emit("rope", Rope { pairing }, &[x, cos, sin], output);
+        Ok(output)
+    }
+
+    /// The result of all heads, times the gate if the layer has one: an element for each head or for each element.
+    fn gate(&mut self, scope: &LayerScope<'_>, x: Value, joined: Value) -> Result<Value> {
+        let Some(gate) = self.linear(x, &scope.name("attn_gate"))? else { return Ok(joined) };
+        let softplus = self.config.architecture.quirk == Quirk::SoftplusGate;
+        let activated = self.build.fused("gate", [gate], move |_, [x]| match softplus {
+            true => (x.unary(polaris_ops::Unary::Exp) + 1.0).unary(polaris_ops::Unary::Log),
+            false => x.unary(polaris_ops::Unary::Sigmoid),
+        })?;
+        let rows = self.build.dims(gate)[1];
+        let layer = scope.layer;
+        if rows == layer.heads * layer.value_size {
+            return self.build.binary("gated", Binary::Mul, joined, activated);
+        }
+        let heads = self.build.split_last(joined, layer.value_size)?;
+        let each = self.build.split_last(activated, 1)?;
+        let gated = self.build.binary("gated", Binary::Mul, heads, each)?;
+        self.build.reshape(gated, &[self.size.tokens, layer.heads * layer.value_size])
+    }
+}
+
+/// The slopes of ALiBi for each head. With a number of heads that is no power of two, the rest have every other slope of
+/// twice as many.
+fn slopes(heads: usize, largest: f64) -> Vec<f32> {
+    let power = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    let base = |bias: f64| (-bias / power as f64).exp2();
+    let slope = |head: usize| match head < power {
+        true => base(largest).powi(head as i32 + 1),
+        false => base(largest / 2.0).powi(2 * (head - power) as i32 + 1),
+    };
+    (0..heads).map(|head| slope(head) as f32).collect()
+}

@@ -1,0 +1,406 @@
+//! Builds a plan: values are named first and get memory at the end, when it is known how long each one is needed.
+
+use std::fmt;
+
+use polaris_core::{DType, Layout, Shape};
+use polaris_ops::elementwise::Elementwise;
+use polaris_ops::fused::{Builder as Expression, Value as Term};
+use polaris_ops::copy::Copy;
+use polaris_ops::{AnyOperation, Array, Binary, MatMul, Unary};
+use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
+
+use super::{Operation, Plan, Step};
+use crate::{Error, Result};
+
+/// Arrays of an arena begin at multiples of this many bytes, as OpenCL asks for sub-buffers and vectors like them.
+const ALIGNMENT: usize = 256;
+
+/// The memory of intermediate values, which all plans of an engine share: one runs at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Arena(Option<Buffer>);
+
+impl Arena {
+    /// Bytes of it.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Buffer::bytes)
+    }
+
+    /// At least so many bytes. Plans that were made with fewer keep the memory that they have.
+    fn reserve(&mut self, device: &DeviceRef, bytes: usize) -> Result<Buffer> {
+        if let Some(buffer) = self.0.as_ref().filter(|buffer| buffer.bytes() >= bytes) {
+            return Ok(buffer.clone());
+        }
+        self.0 = None;
+        let buffer = device.allocate(DType::U8, bytes.max(1))?;
+        Ok(self.0.insert(buffer).clone())
+    }
+}
+
+/// A value of the plan: an array that is there, a result, or a view of either.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Value(usize);
+
+/// Where the elements of a value are.
+enum Origin {
+    /// In memory of their own: weights, inputs, the cache.
+    Given(Array),
+    /// In the arena.
+    Made(DType),
+    /// In another value.
+    View(Value),
+}
+
+/// What is known about a value.
+struct Entry {
+    origin: Origin,
+    layout: Layout,
+}
+
+/// A step whose values have no memory yet.
+struct Draft {
+    label: String,
+    operation: Operation,
+    inputs: Vec<Value>,
+    output: Value,
+}
+
+/// A plan in the making.
+pub(crate) struct Builder {
+    device: DeviceRef,
+    values: Vec<Entry>,
+    steps: Vec<Draft>,
+    /// What the steps that are added belong to: `blk.3`.
+    scope: String,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Builder({} steps)", self.steps.len())
+    }
+}
+
+impl Builder {
+    pub fn new(device: &DeviceRef) -> Self {
+        let scope = String::new();
+        Self { device: device.clone(), values: Vec::new(), steps: Vec::new(), scope }
+    }
+
+    /// Names what the next steps belong to.
+    pub fn enter(&mut self, scope: impl Into<String>) {
+        self.scope = scope.into();
+    }
+
+    fn add(&mut self, origin: Origin, layout: Layout) -> Value {
+        self.values.push(Entry { origin, layout });
+        Value(self.values.len() - 1)
+    }
+
+    /// An array that is there.
+    pub fn given(&mut self, array: &Array) -> Value {
+        self.add(Origin::Given(array.clone()), *array.layout())
+    }
+
+    /// A dense array of the arena.
+    pub fn make(&mut self, dtype: DType, dims: &[usize]) -> Result<Value> {
+        let layout = Layout::contiguous(Shape::new(dims)?);
+        Ok(self.add(Origin::Made(dtype), layout))
+    }
+
+    /// The shape of a value.
+    pub fn dims(&self, value: Value) -> &[usize] {
+        self.values[value.0].layout.shape().dims()
+    }
+
+    fn view(&mut self, of: Value, layout: Layout) -> Value {
+        self.add(Origin::View(of), layout)
+    }
+
+    /// The same elements in another shape; the value must be dense.
+    pub fn reshape(&mut self, value: Value, dims: &[usize]) -> Result<Value> {
+        let layout = self.values[value.0].layout;
+        let shape = Shape::new(dims)?;
+        if !layout.is_contiguous() || shape.elements() != layout.elements() {
+            let found = layout.to_string();
+            return Err(Error::model(format!("{found} cannot be seen as {shape}")));
+        }
+        let strides = Layout::contiguous(shape);
+        let layout = Layout::new(shape, strides.strides(), layout.offset())?;
+        Ok(self.view(value, layout))
+    }
+
+    /// A range of one axis.
+    pub fn slice(
+        &mut self,
+        value: Value,
+        axis: usize,
+        range: std::ops::Range<usize>,
+    ) -> Result<Value> {
+        let layout = self.values[value.0].layout.slice(axis, range, 1)?;
+        Ok(self.view(value, layout))
+    }
+
+    /// The axes in another order.
+    pub fn permute(&mut self, value: Value, axes: &[usize]) -> Result<Value> {
+        let layout = self.values[value.0].layout.permute(axes)?;
+        Ok(self.view(value, layout))
+    }
+
+    /// The last axis, if it is cut into rows of so many elements: `[.., a * b]` as `[.., a, b]`.
+    pub fn split_last(&mut self, value: Value, length: usize) -> Result<Value> {
+        let layout = self.values[value.0].layout;
+        let (dims, strides) = (layout.shape().dims(), layout.strides());
+        let last = dims.len() - 1;
+        if length == 0 || !dims[last].is_multiple_of(length) {
+            let found = dims[last];
+            return Err(Error::model(format!("rows of {found} are not rows of {length}")));
+        }
+        let dims = [&dims[..last], &[dims[last] / length, length]].concat();
+        let strides = [&strides[..last], &[strides[last] * length, strides[last]]].concat();
+        let layout = Layout::new(Shape::new(&dims)?, &strides, layout.offset())?;
+        Ok(self.view(value, layout))
+    }
+
+    /// Adds a step that writes a value.
+    pub fn emit(
+        &mut self,
+        label: &str,
+        operation: impl AnyOperation + 'static,
+        inputs: &[Value],
+        output: Value,
+    ) {
+        self.emit_operation(label, Operation::Fixed(Box::new(operation)), inputs, output);
+    }
+
+    /// As [`Self::emit`], for any kind of operation.
+    pub fn emit_operation(
+        &mut self,
+        label: &str,
+        operation: Operation,
+        inputs: &[Value],
+        output: Value,
+    ) {
+        let label = match self.scope.as_str() {
+            "" => label.to_owned(),
+            scope => format!("{scope}.{label}"),
+        };
+        self.steps.push(Draft { label, operation, inputs: inputs.to_vec(), output });
+    }
+
+    /// `x` times the transposed weight `[rows, columns]`, plus a bias.
+    pub fn linear(
+        &mut self,
+        label: &str,
+        x: Value,
+        weight: Value,
+        bias: Option<Value>,
+    ) -> Result<Value> {
+        let rows = self.dims(weight)[0];
+        let dims = self.dims(x);
+        let output = [&dims[..dims.len() - 1], &[rows]].concat();
+        let output = self.make(DType::F32, &output)?;
+        let weight = self.permute(weight, &[1, 0])?;
+        let mut product = MatMul::default();
+        product.epilogue.bias = bias.map(|_| polaris_ops::matmul::Bias::PerColumn);
+        let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
+        self.emit(label, product, &inputs, output);
+        Ok(output)
+    }
+
+    /// A function of each element, into a new value.
+    pub fn unary(&mut self, label: &str, function: Unary, x: Value) -> Result<Value> {
+        let dims = self.dims(x).to_vec();
+        let output = self.make(DType::F32, &dims)?;
+        self.emit(label, Elementwise { function: function.into() }, &[x], output);
+        Ok(output)
+    }
+
+    /// A function of two values, of which the second broadcasts to the first, into a new value.
+    pub fn binary(&mut self, label: &str, function: Binary, a: Value, b: Value) -> Result<Value> {
+        let dims = self.dims(a).to_vec();
+        let output = self.make(DType::F32, &dims)?;
+        self.emit(label, Elementwise { function: function.into() }, &[a, b], output);
+        Ok(output)
+    }
+
+    /// An expression of values that broadcast to the first one, into a new value.
+    pub fn fused<const N: usize>(
+        &mut self,
+        label: &str,
+        inputs: [Value; N],
+        build: impl for<'a> Fn(&'a Expression, [Term<'a>; N]) -> Term<'a>,
+    ) -> Result<Value> {
+        let expression = Expression::new(N);
+        let result = build(&expression, expression.inputs());
+        let expression = expression.finish(result).map_err(Error::from)?;
+        let dims = self.dims(inputs[0]).to_vec();
+        let output = self.make(DType::F32, &dims)?;
+        self.emit(label, expression, &inputs, output);
+        Ok(output)
+    }
+
+    /// Each element times a number.
+    pub fn scale(&mut self, label: &str, x: Value, factor: f64) -> Result<Value> {
+        if factor == 1.0 {
+            return Ok(x);
+        }
+        self.fused(label, [x], move |build, [x]| x * build.scalar(factor))
+    }
+
+    /// `cap * tanh(x / cap)`.
+    pub fn softcap(&mut self, label: &str, x: Value, cap: Option<f64>) -> Result<Value> {
+        let Some(cap) = cap else { return Ok(x) };
+        self.fused(label, [x], move |build, [x]| {
+            build.scalar(cap) * (x * build.scalar(1.0 / cap)).unary(Unary::Tanh)
+        })
+    }
+
+    /// A dense copy.
+    pub fn dense(&mut self, label: &str, x: Value) -> Result<Value> {
+        if self.values[x.0].layout.is_contiguous() {
+            return Ok(x);
+        }
+        let dims = self.dims(x).to_vec();
+        let output = self.make(DType::F32, &dims)?;
+        self.emit(label, Copy, &[x], output);
+        Ok(output)
+    }
+
+    /// The value whose memory this one is in.
+    fn root(&self, mut value: Value) -> Value {
+        while let Origin::View(of) = self.values[value.0].origin {
+            value = of;
+        }
+        value
+    }
+
+    /// Gives memory to all values. `result` is kept until the end.
+    pub fn finish(self, result: Option<Value>, arena: &mut Arena) -> Result<(Plan, Option<Array>)> {
+        let spans = self.spans(result);
+        let (offsets, bytes) = place(&spans);
+        let arena = arena.reserve(&self.device, bytes)?;
+        let mut roots: Vec<Option<Array>> = Vec::with_capacity(self.values.len());
+        for (number, entry) in self.values.iter().enumerate() {
+            roots.push(match &entry.origin {
+                Origin::Given(array) => Some(array.clone()),
+                Origin::Made(dtype) => {
+                    let elements = entry.layout.elements();
+                    let buffer = arena.elements_at(offsets[number], *dtype, elements)?;
+                    Some(Array::new(buffer, entry.layout)?)
+                }
+                Origin::View(_) => None,
+            });
+        }
+        let array = |value: Value| -> Result<Array> {
+            let root = roots[self.root(value).0].as_ref();
+            let root = root.expect("a root should have memory");
+            match self.values[value.0].origin {
+                Origin::View(_) => Ok(root.with_layout(self.values[value.0].layout)?),
+                _ => Ok(root.clone()),
+            }
+        };
+        let logits = result.map(array).transpose()?;
+        let mut steps = Vec::with_capacity(self.steps.len());
+        for draft in &self.steps {
+            let inputs = draft.inputs.iter().map(|&input| array(input)).collect::<Result<_>>()?;
+            let output = array(draft.output)?;
+            steps.push((inputs, output));
+        }
+        let steps = self.steps.into_iter().zip(steps).map(|(draft, (inputs, output))| Step {
+            label: draft.label,
+            operation: draft.operation,
+            inputs,
+            output,
+        });
+        Ok((Plan::new(steps.collect()), logits))
+    }
+
+    /// For each value of the arena: the bytes it takes, the first and the last step that needs it.
+    fn spans(&self, result: Option<Value>) -> Vec<Option<Span>> {
+        let mut spans: Vec<Option<Span>> = Vec::with_capacity(self.values.len());
+        for entry in &self.values {
+            spans.push(match entry.origin {
+                Origin::Made(dtype) => {
+                    let bytes = entry.layout.elements() * dtype.size();
+                    let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
+                    Some(Span { bytes, first: usize::MAX, last: 0 })
+                }
+                _ => None,
+            });
+        }
+        let mut needed = |value: Value, step: usize| {
+            if let Some(span) = &mut spans[self.root(value).0] {
+                span.first = span.first.min(step);
+                span.last = span.last.max(step);
+            }
+        };
+        for (number, step) in self.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|&input| needed(input, number));
+            needed(step.output, number);
+        }
+        if let Some(result) = result {
+            needed(result, self.steps.len());
+        }
+        spans
+    }
+}
+
+/// The bytes of a value, and the steps between which it is needed.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    bytes: usize,
+    first: usize,
+    last: usize,
+}
+
+impl Span {
+    fn meets(&self, other: &Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// Offsets in an arena, such that values that are needed at the same time lie apart; and the bytes of the arena. The
+/// largest are placed first, each into the lowest gap.
+fn place(spans: &[Option<Span>]) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..spans.len()).filter(|&value| spans[value].is_some()).collect();
+    order.sort_by_key(|&value| std::cmp::Reverse(spans[value].map_or(0, |span| span.bytes)));
+    let mut offsets = vec![0; spans.len()];
+    let mut placed: Vec<(usize, Span)> = Vec::new();
+    let mut total = 0;
+    for value in order {
+        let Some(span) = spans[value] else { continue };
+        let mut offset = 0;
+        // Sorted by offset, so that the first gap that is large enough is found in one pass.
+        for &(start, other) in placed.iter().filter(|(_, other)| other.meets(&span)) {
+            if offset + span.bytes <= start {
+                break;
+            }
+            offset = offset.max(start + other.bytes);
+        }
+        offsets[value] = offset;
+        total = total.max(offset + span.bytes);
+        let at = placed.partition_point(|&(start, _)| start < offset);
+        placed.insert(at, (offset, span));
+    }
+    (offsets, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_needed_together_lie_apart() {
+        let span = |bytes, first, last| Some(Span { bytes, first, last });
+        let spans = [span(512, 0, 2), span(256, 1, 3), None, span(512, 3, 5), span(768, 4, 4)];
+        let (offsets, total) = place(&spans);
+        for (i, a) in spans.iter().enumerate() {
+            for (j, b) in spans.iter().enumerate().filter(|(j, _)| *j != i) {
+                let (Some(a), Some(b)) = (a, b) else { continue };
+                let apart =
+                    offsets[i] + a.bytes <= offsets[j] || offsets[j] + b.bytes <= offsets[i];
+                assert!(apart || !a.meets(b), "{i} and {j}");
+            }
+        }
+        assert_eq!(total, 512 + 768);
+    }
+}

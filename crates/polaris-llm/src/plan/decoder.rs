@@ -1,0 +1,335 @@
+//! The plan of a decoder: embedding, layers, logits.
+
+use polaris_core::DType;
+use polaris_ops::indexing::{Lookup, LookupRule};
+use polaris_ops::{Array, Binary, Norm, NormKind};
+
+use super::{Arena, Builder, Plan, Value};
+use crate::architecture::{self, Parallel, Quirk};
+use crate::cache::Cache;
+use crate::config::{Config, Layer};
+use crate::inputs::Inputs;
+use crate::weights::Weights;
+use crate::{Error, Result};
+
+/// How many tokens a plan computes, and for how many of them logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Size {
+    pub tokens: usize,
+    pub outputs: usize,
+}
+
+/// What a plan is made of.
+pub(super) struct Decoder<'a> {
+    pub build: Builder,
+    pub config: &'a Config,
+    pub weights: &'a Weights,
+    pub cache: &'a Cache,
+    pub inputs: &'a Inputs,
+    pub size: Size,
+}
+
+/// A layer under construction.
+pub(super) struct LayerScope<'a> {
+    pub number: usize,
+    pub layer: &'a Layer,
+}
+
+impl LayerScope<'_> {
+    /// The name of one of its tensors.
+    pub fn name(&self, tensor: &str) -> String {
+        format!("blk.{}.{tensor}", self.number)
+    }
+}
+
+/// Makes a plan; the array has the logits, a row for each output.
+pub(crate) fn plan(
+    config: &Config,
+    weights: &Weights,
+    cache: &Cache,
+    inputs: &Inputs,
+    size: Size,
+    arena: &mut Arena,
+) -> Result<(Plan, Option<Array>)> {
+    let build = Builder::new(weights.device());
+    let mut decoder = Decoder { build, config, weights, cache, inputs, size };
+    let mut x = decoder.embed()?;
+    let first = x;
+    let last = config.layers.len() - 1;
+    for (number, layer) in config.layers.iter().enumerate() {
+        decoder.build.enter(format!("blk.{number}"));
+        let scope = LayerScope { number, layer };
+        match decoder.layer(&scope, x, first, number == last)? {
+            Some(next) => x = next,
+            // Nobody wants what follows the last cache.
+            None => return Ok((decoder.build.finish(None, arena)?.0, None)),
+        }
+    }
+    decoder.build.enter("");
+    let logits = decoder.logits(x)?;
+    decoder.build.finish(Some(logits), arena)
+}
+
+impl Decoder<'_> {
+    /// The first rows of an input array.
+    fn input(&mut self, array: &Array, rows: usize) -> Result<Value> {
+        Ok(self.build.given(&array.slice(0, 0..rows, 1)?))
+    }
+
+    pub fn token_input(&mut self, array: &Array) -> Result<Value> {
+        self.input(array, self.size.tokens)
+    }
+
+    /// A tensor as a value.
+    pub fn find(&mut self, name: &str) -> Option<Value> {
+        let array = self.weights.find(name)?;
+        Some(self.build.given(array))
+    }
+
+    fn embed(&mut self) -> Result<Value> {
+        let table = self.weights.require("token_embd.weight")?;
+        if table.shape().rank() != 2 || table.shape()[1] != self.config.width {
+            return Err(Error::TensorShape {
+                name: "token_embd.weight".to_owned(),
+                found: table.shape().to_string(),
+                expected: format!("[vocabulary, {}]", self.config.width),
+            });
+        }
+        let table = self.build.given(table);
+        let ids = self.token_input(&self.inputs.ids.clone())?;
+        let mut x = self.rows("embedding", table, ids)?;
+        x = self.build.scale("embedding_scale", x, self.config.embedding_scale)?;
+        if let Some(positions) = self.find("position_embd.weight") {
+            let index = self.token_input(&self.inputs.positions.clone())?;
+            let rows = self.rows("position_embedding", positions, index)?;
+            x = self.build.binary("add_position", Binary::Add, x, rows)?;
+        }
+        if let Some(normed) = self.norm(x, "token_embd_norm")? {
+            x = normed;
+        }
+        if self.config.architecture.quirk == Quirk::Talkie {
+            x = self.plain_norm("embedding_norm", NormKind::Rms, x)?;
+        }
+        Ok(x)
+    }
+
+    /// Rows of a table.
+    fn rows(&mut self, label: &str, table: Value, index: Value) -> Result<Value> {
+        let dims = [self.build.dims(index)[0], self.build.dims(table)[1]];
+        let output = self.build.make(DType::F32, &dims)?;
+        let lookup = Lookup { rule: LookupRule::Take, axis: 0 };
+        self.build.emit(label, lookup, &[index, table], output);
+        Ok(output)
+    }
+
+    /// A norm without weights.
+    pub fn plain_norm(&mut self, label: &str, kind: NormKind, x: Value) -> Result<Value> {
+        let epsilon = self.config.epsilon;
+        let dims = self.build.dims(x).to_vec();
+        let output = self.build.make(DType::F32, &dims)?;
+        let norm = Norm { kind, epsilon, has_weight: false, has_bias: false };
+        self.build.emit(label, norm, &[x], output);
+        Ok(output)
+    }
+
+    /// The norm of a name, if the model has it.
+    pub fn norm(&mut self, x: Value, name: &str) -> Result<Option<Value>> {
+        let kind = match self.config.architecture.norm {
+            architecture::Norm::Rms => NormKind::Rms,
+            architecture::Norm::Layer | architecture::Norm::LayerPlain => NormKind::Layer,
+        };
+        self.norm_of(kind, x, name)
+    }
+
+    /// As [`Self::norm`], of a kind. A weight must be as long as the rows.
+    pub fn norm_of(&mut self, kind: NormKind, x: Value, name: &str) -> Result<Option<Value>> {
+        let length = self.build.dims(x).last().copied().unwrap_or(1);
+        let label = name.rsplit('.').next().unwrap_or(name).to_owned();
+        let has_none = self.config.architecture.norm == architecture::Norm::LayerPlain
+            || self.config.architecture.quirk == Quirk::Talkie;
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let is_usual = ["attn_norm", "ffn_norm", "output_norm"].contains(&last);
+        // Some files have norms whose names lack the ending.
+        let weight = match self.weights.find_shaped(&format!("{name}.weight"), &[length])? {
+            Some(weight) => Some(weight),
+            None => self.weights.find_shaped(name, &[length])?,
+        };
+        let Some(weight) = weight else {
+            return match has_none && is_usual {
+                true => self.plain_norm(&label, kind, x).map(Some),
+                false => Ok(None),
+            };
+        };
+        let bias = self.weights.find_shaped(&format!("{name}.bias"), &[length])?;
+        let flat = |array: &Array| -> Result<Array> {
+            let shape = polaris_core::Shape::new(&[length])?;
+            Ok(array.with_layout(polaris_core::Layout::contiguous(shape))?)
+        };
+        let weight = self.build.given(&flat(weight)?);
+        let bias = match bias {
+            Some(bias) => Some(self.build.given(&flat(bias)?)),
+            None => None,
+        };
+        let norm = Norm {
+            kind,
+            epsilon: self.config.epsilon,
+            has_weight: true,
+            has_bias: bias.is_some(),
+        };
+        let dims = self.build.dims(x).to_vec();
+        let output = self.build.make(DType::F32, &dims)?;
+        let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
+        self.build.emit(&label, norm, &inputs, output);
+        Ok(Some(output))
+    }
+
+    /// The product with a matrix of the model, and its bias if there is one; `None` without the matrix.
+    pub fn linear(&mut self, x: Value, name: &str) -> Result<Option<Value>> {
+        let label = name.rsplit('.').next().unwrap_or(name).to_owned();
+        let full = format!("{name}.weight");
+        let Some(weight) = self.weights.find(&full) else { return Ok(None) };
+        let columns = self.build.dims(x).last().copied().unwrap_or(1);
+        let [rows, found] = *weight.shape().dims() else {
+            return Err(Error::TensorShape {
+                name: full,
+                found: weight.shape().to_string(),
+                expected: format!("[rows, {columns}]"),
+            });
+        };
+        if found != columns {
+            return Err(Error::TensorShape {
+                name: full,
+                found: weight.shape().to_string(),
+                expected: format!("[{rows}, {columns}]"),
+            });
+        }
+        let bias = self.weights.find_shaped(&format!("{name}.bias"), &[rows])?.cloned();
+        let scale = self.weights.find_shaped(&format!("{name}.scale"), &[1])?.cloned();
+        let weight = self.build.given(weight);
+        if let Some(scale) = scale {
+            // Files mean a scale of attention for the product, and one of the network for the sum with the bias.
+            let is_late = label.starts_with("ffn");
+            let bias = bias.map(|bias| self.build.given(&bias));
+            let product = self.build.linear(&label, x, weight, bias.filter(|_| is_late))?;
+            let scale = self.build.given(&scale);
+            let product = self.build.binary("scale", Binary::Mul, product, scale)?;
+            return match bias {
+                Some(bias) if !is_late => {
+                    self.build.binary("bias", Binary::Add, product, bias).map(Some)
+                }
+                _ => Ok(Some(product)),
+            };
+        }
+        let bias = bias.map(|bias| self.build.given(&bias));
+        self.build.linear(&label, x, weight, bias).map(Some)
+    }
+
+    /// As [`Self::linear`], for a matrix that must be there.
+    pub fn linear_required(&mut self, x: Value, name: &str) -> Result<Value> {
+        self.linear(x, name)?
+            .ok_or_else(|| Error::model(format!("the tensor `{name}.weight` is missing")))
+    }
+
+    /// A part of the residual stream, scaled and added.
+    fn add(&mut self, label: &str, x: Value, part: Value) -> Result<Value> {
+        let scale = self.config.residual_scale;
+        match scale {
+            1.0 => self.build.binary(label, Binary::Add, x, part),
+            scale => self.build.fused(label, [x, part], move |_, [x, part]| x + scale * part),
+        }
+    }
+
+    /// Keeps the rows whose logits are wanted.
+    fn keep_outputs(&mut self, x: Value) -> Result<Value> {
+        if self.size.outputs == self.size.tokens {
+            return Ok(x);
+        }
+        let outputs = self.input(&self.inputs.outputs.clone(), self.size.outputs)?;
+        self.rows("outputs", x, outputs)
+    }
+
+    /// One layer; `None` if it is the last one and no logits are wanted.
+    fn layer(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        first: Value,
+        is_last: bool,
+    ) -> Result<Option<Value>> {
+        let architecture = self.config.architecture;
+        let normed = self.norm(x, &scope.name("attn_norm"))?.unwrap_or(x);
+        let attention_input = match architecture.quirk {
+            Quirk::Falcon => self.norm(x, &scope.name("attn_norm_2"))?.unwrap_or(normed),
+            _ => normed,
+        };
+        let mut inputs = x;
+        let wants_rest = !is_last || self.size.outputs > 0;
+        let Some(attended) = self.attention(scope, attention_input, wants_rest)? else {
+            return Ok(None);
+        };
+        let (mut x, mut normed, mut attended, mut first) = (x, normed, attended, first);
+        if is_last {
+            x = self.keep_outputs(x)?;
+            inputs = x;
+            attended = self.keep_outputs(attended)?;
+            let has_feed_forward_norm = self.weights.has(&scope.name("ffn_norm.weight"));
+            if !has_feed_forward_norm || architecture.quirk == Quirk::Falcon {
+                normed = self.keep_outputs(normed)?;
+            }
+            if architecture.quirk == Quirk::Talkie {
+                first = self.keep_outputs(first)?;
+            }
+        }
+        let after = match architecture.quirk {
+            Quirk::Grok => "attn_output_norm",
+            _ => "post_attention_norm",
+        };
+        if architecture.feed_forward_norm != after {
+            attended = self.norm(attended, &scope.name(after))?.unwrap_or(attended);
+        }
+        let norm_name = scope.name(architecture.feed_forward_norm);
+        let is_parallel = self.config.parallel
+            || architecture.parallel == Parallel::WithoutNorm
+                && !self.weights.has(&format!("{norm_name}.weight"));
+        let result = if is_parallel {
+            let input = match self.weights.has(&format!("{norm_name}.weight")) {
+                true => self.norm(x, &norm_name)?.unwrap_or(normed),
+                false => normed,
+            };
+            let forwarded = self.feed_forward(scope, input, inputs)?;
+            let x = self.add("add_attention", x, attended)?;
+            self.add("add_feed_forward", x, forwarded)?
+        } else {
+            let x = self.add("add_attention", x, attended)?;
+            let input = self.norm(x, &norm_name)?.unwrap_or(x);
+            let mut forwarded = self.feed_forward(scope, input, inputs)?;
+            for name in ["layer_output_norm", "post_ffw_norm"] {
+                if let Some(normed) = self.norm(forwarded, &scope.name(name))? {
+                    forwarded = normed;
+                    break;
+                }
+            }
+            self.add("add_feed_forward", x, forwarded)?
+        };
+        if architecture.quirk == Quirk::Talkie {
+            let scale = self
+                .find(&scope.name("layer_output_scale.weight"))
+                .ok_or_else(|| Error::model("a tensor `layer_output_scale` is missing"))?;
+            let again = self.build.binary("scale_embedding", Binary::Mul, first, scale)?;
+            return self.build.binary("add_embedding", Binary::Add, result, again).map(Some);
+        }
+        Ok(Some(result))
+    }
+
+    fn logits(&mut self, x: Value) -> Result<Value> {
+        let x = self.norm(x, "output_norm")?.unwrap_or(x);
+        let is_tied = self.config.architecture.quirk == Quirk::TiedOutput;
+        let own = if is_tied { None } else { self.linear(x, "output")? };
+        let logits = match own {
+            Some(logits) => logits,
+            None => self.linear_required(x, "token_embd")?,
+        };
+        let logits = self.build.scale("logit_scale", logits, self.config.logit_scale)?;
+        self.build.softcap("softcap", logits, self.config.final_softcap)
+    }
+}

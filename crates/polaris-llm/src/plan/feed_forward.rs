@@ -1,0 +1,128 @@
+//! The feed-forward network of a layer: dense, gated or not, or a mixture of experts.
+
+use polaris_ops::fused::{Builder as Expression, Value as Term};
+use polaris_ops::{Binary, NormKind, Ternary, Unary};
+
+use super::Value;
+use super::decoder::{Decoder, LayerScope};
+use crate::architecture::{Activation, Quirk};
+use crate::{Error, Result};
+
+impl Decoder<'_> {
+    /// The network of a layer; `first` is the input of the layer, which some routers read.
+    pub(super) fn feed_forward(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        first: Value,
+    ) -> Result<Value> {
+        let is_mixture =
+            scope.layer.may_mix && self.weights.has(&scope.name("ffn_gate_inp.weight"));
+        if !is_mixture {
+            return self.dense(scope, x, "");
+        }
+        let quirk = self.config.architecture.quirk;
+        if quirk == Quirk::Arctic {
+            let input = self.norm(first, &scope.name("ffn_norm_exps"))?.unwrap_or(first);
+            let mixed = self.mixture(scope, input, input)?;
+            let dense = self.dense(scope, x, "")?;
+            return self.build.binary("mix", Binary::Add, mixed, dense);
+        }
+        let routed = if quirk == Quirk::RouterFirst { first } else { x };
+        let mixed = self.mixture(scope, x, routed)?;
+        let beside = self.config.architecture.experts.beside_dense;
+        if beside != 0.0 && self.weights.has(&scope.name("ffn_up.weight")) {
+            let dense = self.dense(scope, x, "")?;
+            return self.build.fused("mix", [mixed, dense], move |_, [a, b]| (a + b) * beside);
+        }
+        Ok(mixed)
+    }
+
+    /// A dense network; the names of its tensors have an ending: `_shexp` for experts that all tokens share.
+    pub(super) fn dense(&mut self, scope: &LayerScope<'_>, x: Value, ending: &str) -> Result<Value> {
+        let name = |part: &str| scope.name(&format!("ffn_{part}{ending}"));
+        let down = name("down");
+        let Some(width) = self.weights.find(&format!("{down}.weight")).and_then(|down| {
+            let dims = down.shape().dims();
+            (dims.len() == 2).then(|| dims[1])
+        }) else {
+            return Err(Error::model(format!("the matrix `{down}.weight` is missing")));
+        };
+        let activation = self.config.architecture.activation;
+        let up = self.linear_required(x, &name("up"))?;
+        let hidden = match self.linear(x, &name("gate"))? {
+            Some(gate) => self.gated(scope, activation, gate, up)?,
+            None if self.build.dims(up)[1] == 2 * width => {
+                // Gate and up in one matrix, the gate first.
+                let gate = self.build.slice(up, 1, 0..width)?;
+                let up = self.build.slice(up, 1, width..2 * width)?;
+                self.gated(scope, activation, gate, up)?
+            }
+            None => self.activated(scope, activation, up)?,
+        };
+        let scales = self.weights.find_shaped(&scope.name("ffn.act.scales"), &[width])?.cloned();
+        let hidden = match scales {
+            Some(scales) => {
+                let scales = self.build.given(&scales);
+                self.build.binary("activation_scales", Binary::Div, hidden, scales)?
+            }
+            None => hidden,
+        };
+        let hidden = self.norm_of(NormKind::Rms, hidden, &scope.name("ffn_sub_norm"))?.unwrap_or(hidden);
+        self.linear_required(hidden, &down)
+    }
+
+    /// `activation(gate) * up`.
+    pub(super) fn gated(
+        &mut self,
+        scope: &LayerScope<'_>,
+        activation: Activation,
+        gate: Value,
+        up: Value,
+    ) -> Result<Value> {
+        let number = scope.number;
+        let xielu = self.config.xielu.get(number).copied();
+        self.build.fused("gated", [gate, up], move |build, [gate, up]| match activation {
+            Activation::ClampedSwiglu => {
+                let gate = gate.binary(Binary::Minimum, build.constant(7.0));
+                let up = up.ternary(Ternary::Clamp, build.constant(-7.0), build.constant(7.0));
+                gate * (1.702 * gate).unary(Unary::Sigmoid) * (up + 1.0)
+            }
+            other => activate(build, other, xielu, gate) * up,
+        })
+    }
+
+    pub(super) fn activated(
+        &mut self,
+        scope: &LayerScope<'_>,
+        activation: Activation,
+        x: Value,
+    ) -> Result<Value> {
+        let xielu = self.config.xielu.get(scope.number).copied();
+        self.build.fused("activation", [x], move |build, [x]| activate(build, activation, xielu, x))
+    }
+}
+
+/// The function of an activation.
+fn activate<'a>(
+    build: &'a Expression,
+    activation: Activation,
+    xielu: Option<[f64; 4]>,
+    x: Term<'a>,
+) -> Term<'a> {
+    match activation {
+        Activation::Silu | Activation::ClampedSwiglu => x.unary(Unary::Silu),
+        Activation::Gelu => x.unary(Unary::GeluTanh),
+        Activation::GeluErf => x.unary(Unary::GeluErf),
+        Activation::GeluQuick => x * (1.702 * x).unary(Unary::Sigmoid),
+        Activation::Relu => x.unary(Unary::Relu),
+        Activation::ReluSquared => x.unary(Unary::Relu).unary(Unary::Square),
+        Activation::Xielu => {
+            let [negative, positive, beta, epsilon] = xielu.unwrap_or([1.0, 1.0, 0.5, -1e-6]);
+            let above = positive * x.unary(Unary::Square) + beta * x;
+            let small = x.binary(Binary::Minimum, build.constant(epsilon));
+            let below = negative * (small.unary(Unary::Exp) - 1.0 - x) + beta * x;
+            x.binary(Binary::Greater, build.constant(0.0)).ternary(Ternary::Where, above, below)
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Mixtures of experts: a router chooses some of them for each token.
+
+use polaris_core::DType;
+use polaris_core::MAX_RANK;
+use polaris_ops::indexing::{Lookup, LookupRule};
+use polaris_ops::reduce::Reduce;
+use polaris_ops::sort::ArgSort;
+use polaris_ops::copy::Copy;
+use polaris_ops::{Binary, ExpertMatMul, Reduction, Softmax, Ternary, Unary};
+
+use super::Value;
+use super::decoder::{Decoder, LayerScope};
+use crate::architecture::Gating;
+use crate::config::Mixture;
+use crate::{Error, Result};
+
+/// Sums of weights count as at least this much, the smallest normal number of half precision.
+const LEAST_SUM: f64 = 6.103_515_625e-5;
+
+impl Decoder<'_> {
+    /// The result of the chosen experts, and of those that all tokens share; `routed` is what the router reads.
+    pub(super) fn mixture(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        routed: Value,
+    ) -> Result<Value> {
+        let Some(mixture) = self.config.experts.clone() else {
+            return Err(Error::model("it has a router, but its metadata name no experts"));
+        };
+        let logits = self.linear_required(routed, &scope.name("ffn_gate_inp"))?;
+        let found = self.build.dims(logits)[1];
+        if found != mixture.count {
+            return Err(Error::TensorShape {
+                name: scope.name("ffn_gate_inp.weight"),
+                found: format!("[{found}, ..]"),
+                expected: format!("[{}, ..]", mixture.count),
+            });
+        }
+        let (ids, weights) = self.route(scope, &mixture, logits)?;
+        let mixed = self.experts(scope, &mixture, x, ids, weights)?;
+        if !self.weights.has(&scope.name("ffn_down_shexp.weight")) {
+            return Ok(mixed);
+        }
+        let mut shared = self.dense(scope, x, "_shexp")?;
+        let gate = self.weights.find(&scope.name("ffn_gate_inp_shexp.weight")).cloned();
+        if let Some(gate) = gate {
+            let shape = polaris_core::Shape::new(&[1, self.config.width])?;
+            let gate = gate.with_layout(polaris_core::Layout::contiguous(shape))?;
+            let gate = self.build.given(&gate);
+            let gate = self.build.linear("shared_gate", x, gate, None)?;
+            shared = self.build.fused("gate_shared", [shared, gate], |_, [shared, gate]| {
+                shared * gate.unary(Unary::Sigmoid)
+            })?;
+        }
+        let share = self.config.architecture.experts.shared_share;
+        match share {
+            1.0 => self.build.binary("add_shared", Binary::Add, mixed, shared),
+            share => self.build.fused("add_shared", [mixed, shared], move |_, [a, b]| (a + b) * share),
+        }
+    }
+
+    /// Which experts a token takes, `i32 [tokens, used]`, and how much each counts, `f32 [tokens, used]`.
+    fn route(
+        &mut self,
+        scope: &LayerScope<'_>,
+        mixture: &Mixture,
+        logits: Value,
+    ) -> Result<(Value, Value)> {
+        let rows = self.build.dims(logits)[0];
+        let used = mixture.used;
+        let probabilities = match mixture.gating {
+            Gating::Softmax => {
+                let output = self.build.make(DType::F32, &[rows, mixture.count])?;
+                self.build.emit("router_softmax", Softmax { axis: 1, log: false }, &[logits], output);
+                output
+            }
+            Gating::Sigmoid => self.build.unary("router_sigmoid", Unary::Sigmoid, logits)?,
+            Gating::SoftmaxOfChosen => logits,
+            Gating::SqrtSoftplus => self.build.fused("router_softplus", [logits], |_, [x]| {
+                (x.unary(Unary::Exp) + 1.0).unary(Unary::Log).unary(Unary::Sqrt)
+            })?,
+        };
+        let mut selection = match self.config.architecture.experts.select_by_logits {
+            true => logits,
+            false => probabilities,
+        };
+        let bias = match self.weights.find_shaped(&scope.name("exp_probs_b.bias"), &[mixture.count])? {
+            Some(bias) => Some(bias),
+            None => self.weights.find_shaped(&scope.name("exp_probs_b"), &[mixture.count])?,
+        };
+        if let Some(bias) = bias.cloned() {
+            let bias = self.build.given(&bias);
+            selection = self.build.binary("selection_bias", Binary::Add, selection, bias)?;
+        }
+        if let Some((groups, used)) = mixture.groups {
+            selection = self.mask_groups(selection, groups, used)?;
+        }
+        let order = self.first_in_order("choose", selection, 1, used, true)?;
+        let ids = self.build.make(DType::I32, &[rows, used])?;
+        self.build.emit("chosen", Copy, &[order], ids);
+        let mut weights = self.build.make(DType::F32, &[rows, used])?;
+        let gather = Lookup { rule: LookupRule::Gather, axis: 1 };
+        self.build.emit("weights", gather, &[order, probabilities], weights);
+        if mixture.gating == Gating::SoftmaxOfChosen {
+            let output = self.build.make(DType::F32, &[rows, used])?;
+            self.build.emit("weights_softmax", Softmax { axis: 1, log: false }, &[weights], output);
+            weights = output;
+        }
+        let scale = mixture.scale;
+        if mixture.normalize {
+            let sums = self.sum("weights_sum", weights, 1)?;
+            let sums = self.build.reshape(sums, &[rows, 1])?;
+            weights = self.build.fused("weights_norm", [weights, sums], move |build, [x, sum]| {
+                x / sum.binary(Binary::Maximum, build.constant(LEAST_SUM)) * scale
+            })?;
+        } else {
+            weights = self.build.scale("weights_scale", weights, scale)?;
+        }
+        Ok((ids, weights))
+    }
+
+    /// The indices of the first elements in order along an axis, as `i64`.
+    fn first_in_order(
+        &mut self,
+        label: &str,
+        x: Value,
+        axis: usize,
+        count: usize,
+        descending: bool,
+    ) -> Result<Value> {
+        let mut dims = self.build.dims(x).to_vec();
+        dims[axis] = count;
+        let order = self.build.make(DType::I64, &dims)?;
+        self.build.emit(label, ArgSort { axis, descending }, &[x], order);
+        Ok(order)
+    }
+
+    /// The sum along an axis.
+    fn sum(&mut self, label: &str, x: Value, axis: usize) -> Result<Value> {
+        let mut dims = self.build.dims(x).to_vec();
+        dims.remove(axis);
+        let output = self.build.make(DType::F32, &dims)?;
+        let mut axes = [false; MAX_RANK];
+        axes[axis] = true;
+        self.build.emit(label, Reduce { reduction: Reduction::Sum, axes }, &[x], output);
+        Ok(output)
+    }
+
+    /// Scores of experts in the best groups; those of the others are minus infinity. A group counts as much as its two
+    /// best experts together.
+    fn mask_groups(&mut self, scores: Value, groups: usize, used: usize) -> Result<Value> {
+        let [rows, count] = *self.build.dims(scores) else {
+            return Err(Error::model("scores of experts should be a matrix"));
+        };
+        let each = count / groups;
+        let grouped = self.build.reshape(scores, &[rows, groups, each])?;
+        let best = self.first_in_order("group_best", grouped, 2, each.min(2), true)?;
+        let values = self.build.make(DType::F32, &[rows, groups, each.min(2)])?;
+        let gather = Lookup { rule: LookupRule::Gather, axis: 2 };
+        self.build.emit("group_values", gather, &[best, grouped], values);
+        let sums = self.sum("group_scores", values, 2)?;
+        // The place of a group among all is where it is found in their order.
+        let order = self.first_in_order("group_order", sums, 1, groups, true)?;
+        let places = self.first_in_order("group_places", order, 1, groups, false)?;
+        let ranks = self.build.make(DType::F32, &[rows, groups])?;
+        self.build.emit("group_ranks", Copy, &[places], ranks);
+        let ranks = self.build.reshape(ranks, &[rows, groups, 1])?;
+        let limit = used as f64;
+        let masked = self.build.fused("group_mask", [grouped, ranks], move |build, [x, rank]| {
+            rank.binary(Binary::Less, build.constant(limit)).ternary(
+                Ternary::Where,
+                x,
+                build.constant(f64::NEG_INFINITY),
+            )
+        })?;
+        self.build.reshape(masked, &[rows, count])
+    }
+
+    /// The sum of the chosen experts.
+    fn experts(
+        &mut self,
+        scope: &LayerScope<'_>,
+        mixture: &Mixture,
+        x: Value,
+        ids: Value,
+        weights: Value,
+    ) -> Result<Value> {
+        let rule = self.config.architecture.experts;
+        let [rows, width] = *self.build.dims(x) else {
+            return Err(Error::model("the input of experts should be a matrix"));
+        };
+        let weights = self.build.reshape(weights, &[rows, mixture.used, 1])?;
+        let mut x = self.build.reshape(x, &[rows, 1, width])?;
+        if rule.weigh_input {
+            let output = self.build.make(DType::F32, &[rows, mixture.used, width])?;
+            let product = polaris_ops::elementwise::Elementwise { function: Binary::Mul.into() };
+            self.build.emit("weigh", product, &[x, weights], output);
+            x = output;
+        }
+        let activation = rule.activation.unwrap_or(self.config.architecture.activation);
+        let hidden = if let Some(both) = self.expert(scope, mixture, x, ids, "ffn_gate_up_exps")? {
+            let half = self.build.dims(both)[2] / 2;
+            let gate = self.build.slice(both, 2, 0..half)?;
+            let up = self.build.slice(both, 2, half..2 * half)?;
+            self.gated(scope, activation, gate, up)?
+        } else {
+            let up = self.expert_required(scope, mixture, x, ids, "ffn_up_exps")?;
+            match self.expert(scope, mixture, x, ids, "ffn_gate_exps")? {
+                Some(gate) => self.gated(scope, activation, gate, up)?,
+                None => self.activated(scope, activation, up)?,
+            }
+        };
+        let mut down = self.expert_required(scope, mixture, hidden, ids, "ffn_down_exps")?;
+        if !rule.weigh_input {
+            down = self.build.binary("weigh", Binary::Mul, down, weights)?;
+        }
+        self.sum("mix", down, 1)
+    }
+
+    /// The products with the matrices of the chosen experts, and their biases: `[tokens, used, rows]`.
+    fn expert(
+        &mut self,
+        scope: &LayerScope<'_>,
+        mixture: &Mixture,
+        x: Value,
+        ids: Value,
+        name: &str,
+    ) -> Result<Option<Value>> {
+        let full = scope.name(&format!("{name}.weight"));
+        let Some(weight) = self.weights.find(&full).cloned() else { return Ok(None) };
+        let columns = self.build.dims(x)[2];
+        let is_right = matches!(*weight.shape().dims(), [count, _, found] if count == mixture.count && found == columns);
+        if !is_right {
+            return Err(Error::TensorShape {
+                name: full,
+                found: weight.shape().to_string(),
+                expected: format!("[{}, rows, {columns}]", mixture.count),
+            });
+        }
+        let rows = weight.shape()[1];
+        let bias = self.weights.find(&scope.name(&format!("{name}.bias"))).cloned();
+        let output = self.build.make(DType::F32, &[self.build.dims(ids)[0], mixture.used, rows])?;
+        let weight = self.build.given(&weight);
+        let bias = bias.map(|bias| self.build.given(&bias));
+        let product = ExpertMatMul { bias: bias.is_some() };
+        let inputs: Vec<Value> = [x, weight, ids].into_iter().chain(bias).collect();
+        self.build.emit(name, product, &inputs, output);
+        Ok(Some(output))
+    }
+
+    fn expert_required(
+        &mut self,
+        scope: &LayerScope<'_>,
+        mixture: &Mixture,
+        x: Value,
+        ids: Value,
+        name: &str,
+    ) -> Result<Value> {
+        let missing = || Error::model(format!("the tensor `{}.weight` is missing", scope.name(name)));
+        self.expert(scope, mixture, x, ids, name)?.ok_or_else(missing)
+    }
+}

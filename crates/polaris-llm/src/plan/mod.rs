@@ -1,0 +1,86 @@
+//! Plans: the steps of a model for a number of tokens, with memory for all intermediate values.
+
+mod attention;
+mod builder;
+mod decoder;
+mod feed_forward;
+mod mixture;
+
+pub(crate) use builder::{Arena, Builder, Value};
+pub(crate) use decoder::{Size, plan};
+
+use polaris_ops::{AnyOperation, Array, CachedAttention};
+
+use crate::Result;
+
+/// The most inputs of a step.
+const MOST_INPUTS: usize = 8;
+
+/// What a step does.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    /// The same in every run.
+    Fixed(Box<dyn AnyOperation>),
+    /// Attention, whose longest sequence differs from run to run.
+    Attention(CachedAttention),
+}
+
+/// One operation on arrays that have their place.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub label: String,
+    pub operation: Operation,
+    pub inputs: Vec<Array>,
+    pub output: Array,
+}
+
+/// The steps of a model for a number of tokens. Running them allocates nothing.
+#[derive(Debug)]
+pub struct Plan {
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    pub(crate) fn new(steps: Vec<Step>) -> Self {
+        Self { steps }
+    }
+
+    /// Runs all steps; `longest` is the number of cached positions of the longest sequence.
+    pub(crate) fn run(&self, longest: usize, is_cancelled: &dyn Fn() -> bool) -> Result<()> {
+        for step in &self.steps {
+            if is_cancelled() {
+                return Err(crate::Error::Cancelled);
+            }
+            let mut inputs = [&step.output; MOST_INPUTS];
+            for (to, from) in inputs.iter_mut().zip(&step.inputs) {
+                *to = from;
+            }
+            let inputs = &inputs[..step.inputs.len()];
+            match &step.operation {
+                Operation::Fixed(operation) => operation.run(inputs, &step.output)?,
+                Operation::Attention(attention) => {
+                    let attention = CachedAttention { longest, ..*attention };
+                    AnyOperation::run(&attention, inputs, &step.output)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps in words: label, operation, shapes.
+    pub fn describe(&self) -> impl Iterator<Item = String> {
+        self.steps.iter().map(|step| {
+            let operation: &dyn AnyOperation = match &step.operation {
+                Operation::Fixed(operation) => &**operation,
+                Operation::Attention(attention) => attention,
+            };
+            let shape = |array: &Array| match array.is_dense() {
+                true => format!("{}{}", array.dtype(), array.shape()),
+                false => format!("{}{}", array.format(), array.shape()),
+            };
+            let inputs: Vec<String> = step.inputs.iter().map(shape).collect();
+            let output = shape(&step.output);
+            format!("{}: {}({}) -> {output}", step.label, operation.name(), inputs.join(", "))
+        })
+    }
+}

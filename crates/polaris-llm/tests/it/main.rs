@@ -1,0 +1,4 @@
+//! Tests of language models.
+
+mod common;
+mod peers;
