@@ -135,7 +135,8 @@ fn parts(json: &[u8], configs: &Configs) -> Result<Parts> {
     let mut plain = parse.clone();
     plain.set_encode_special_tokens(true);
     let library = Library { parse, plain };
-    probe(|text| library.encode(text, Special::Parse).map(drop))?;
+    let is_contradiction = |error: &Error| matches!(error, Error::Contradiction { .. });
+    probe(|text| library.encode(text, Special::Parse).map(drop), is_contradiction)?;
 
     let (vocabulary, stops, bos, eos) = vocabulary(&library.parse, configs)?;
     let (mut begin, mut end) = library.frame()?;

@@ -10,7 +10,7 @@ use crate::pre::{self, Pre};
 use crate::specials::{Specials, Strip};
 use crate::spm::{self, Spm};
 use crate::stops;
-use crate::tokenizer::{Model, Parts, Searched};
+use crate::tokenizer::{Model, Parts, Searched, Words};
 use crate::vocabulary::{Kind, LONGEST, Token, Vocabulary, byte_of};
 use crate::wordpiece::WordPiece;
 use crate::{Error, Result};
@@ -174,34 +174,35 @@ pub(crate) fn read(metadata: &Metadata) -> Result<Parts> {
     let find = |text: &[u8]| texts.find(text);
     let flag = |name: &str| metadata.get::<bool>(&key(name));
     let add_bos = flag("add_bos_token")?;
-    let (model, add_bos, space_prefix) = match family {
+    let add_eos = flag("add_eos_token")?.unwrap_or(false);
+    let (words, add_bos, space_prefix) = match family {
         Family::Bpe(pre) => {
             let merges: Vec<&[u8]> = required(metadata, "merges")?;
             let model = Bpe::new(pre, &vocabulary, merges.into_iter(), find, unknown)?;
             // Gemma 4 needs BOS, and some of its files say otherwise.
             let add_bos = pre.whole_lines || add_bos.unwrap_or(pre.add_bos);
-            (Model::Bpe { model, specials }, add_bos, false)
+            (Words::Bpe(model), add_bos, false)
         }
         Family::Spm => {
             let model = Spm::new(&vocabulary, &scores(metadata)?, find, unknown)?;
             let space_prefix = flag("add_space_prefix")?.unwrap_or(true);
-            (Model::Spm { model, specials }, add_bos.unwrap_or(true), space_prefix)
+            (Words::Spm(model), add_bos.unwrap_or(true), space_prefix)
         }
         Family::WordPiece => {
             let lowercase = flag("normalizer.lowercase")?.unwrap_or(true);
             let strip_accents = flag("normalizer.strip_accents")?;
             let model = WordPiece::new(&vocabulary, lowercase, strip_accents, unknown)?;
-            (Model::WordPiece { model, specials }, true, true)
+            (Words::WordPiece(model), true, true)
         }
     };
     let end = match family {
         Family::WordPiece => separator,
-        _ => eos.filter(|_| matches!(flag("add_eos_token"), Ok(Some(true)))),
+        _ => eos.filter(|_| add_eos),
     };
     let begin = bos.filter(|_| add_bos);
     Ok(Parts {
         vocabulary,
-        model,
+        model: Model::Own { words, specials },
         bos,
         eos,
         begin: begin.into_iter().collect(),

@@ -1,5 +1,6 @@
 //! Finding special tokens in text: the leftmost, and of those the longest.
 
+use crate::Result;
 use crate::vocabulary::{Kind, Vocabulary};
 
 /// White space that belongs to a special token.
@@ -70,11 +71,11 @@ impl Specials {
     }
 
     /// Hands out the parts of a text, in order.
-    pub(crate) fn split<'t, E>(
+    pub(crate) fn split<'t>(
         &self,
         text: &'t str,
-        mut out: impl FnMut(Fragment<'t>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut out: impl FnMut(Fragment<'t>) -> Result<()>,
+    ) -> Result<()> {
         let bytes = text.as_bytes();
         let (mut start, mut at) = (0, 0);
         while at < bytes.len() && !self.texts.is_empty() {

@@ -1,6 +1,7 @@
 //! The tokenizer: text to tokens and back, whatever file it comes from.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,8 +26,17 @@ pub enum Special {
 }
 
 /// Turns text into token ids and back. Clones share their memory.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tokenizer(pub(crate) Arc<Parts>);
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Tokenizer");
+        debug.field("vocabulary_size", &self.vocabulary_size());
+        debug.field("begin", &self.begin()).field("end", &self.end());
+        debug.field("stops", &self.0.stops).finish_non_exhaustive()
+    }
+}
 
 /// What a tokenizer consists of.
 #[derive(Debug)]
@@ -42,23 +52,21 @@ pub(crate) struct Parts {
     pub space_prefix: bool,
 }
 
-/// How words are encoded.
+/// How text is encoded.
 #[derive(Debug)]
 pub(crate) enum Model {
-    Bpe {
-        model: Bpe,
-        specials: Searched,
-    },
-    Spm {
-        model: Spm,
-        specials: Searched,
-    },
-    WordPiece {
-        model: WordPiece,
-        specials: Searched,
-    },
-    /// The `tokenizers` crate, which does all of it.
+    /// By this crate: special tokens are cut out, and the rest is encoded.
+    Own { words: Words, specials: Searched },
+    /// By the `tokenizers` crate, which does all of it.
     Library(Box<Library>),
+}
+
+/// How text between special tokens is encoded.
+#[derive(Debug)]
+pub(crate) enum Words {
+    Bpe(Bpe),
+    Spm(Spm),
+    WordPiece(WordPiece),
 }
 
 /// Special tokens by what was asked for.
@@ -87,7 +95,7 @@ impl Tokenizer {
     /// use polaris_gguf::Gguf;
     /// use polaris_tokenizer::{Special, Tokenizer};
     ///
-    /// let gguf = Gguf::open("model.gguf", |path| polaris_files::read(path, 1 << 40).map(Into::into))?;
+    /// let gguf = Gguf::open("model.gguf".as_ref(), |path| polaris_files::read(path, 1 << 40).map(Into::into))?;
     /// let tokenizer = Tokenizer::from_gguf(gguf.metadata())?;
     /// let ids = tokenizer.framed(&tokenizer.encode("Hello, world!", Special::Plain)?);
     /// assert_eq!(tokenizer.decode(&ids, Special::Plain), "Hello, world!");
@@ -118,40 +126,37 @@ impl Tokenizer {
             return Err(Error::TooLong { bytes: text.len(), limit: LONGEST_TEXT });
         }
         let parts = &*self.0;
+        let (words, specials) = match &parts.model {
+            Model::Library(library) => return library.encode(text, special),
+            Model::Own { words, specials } => (words, specials.of(special)),
+        };
         let vocabulary = &parts.vocabulary;
         let mut merger = Merger::default();
         let mut out = Vec::with_capacity(text.len() / 4 + 1);
-        match &parts.model {
-            Model::Library(library) => return library.encode(text, special),
-            Model::Bpe { model, specials } => {
-                specials.of(special).split(text, |part| match part {
-                    Fragment::Token(id) => Ok(out.push(id)),
-                    Fragment::Text(text) => model.encode(vocabulary, text, &mut merger, &mut out),
-                })?;
-            }
-            Model::Spm { model, specials } => {
-                let mut prefix = parts.space_prefix;
-                specials.of(special).split(text, |part| match part {
-                    Fragment::Token(id) => {
-                        prefix = parts.space_prefix;
-                        Ok(out.push(id))
+        let mut begins = true;
+        specials.split(text, |part| {
+            let text = match part {
+                Fragment::Token(id) => {
+                    out.push(id);
+                    begins = true;
+                    return Ok(());
+                }
+                Fragment::Text(text) => text,
+            };
+            match words {
+                Words::Bpe(model) => model.encode(vocabulary, text, &mut merger, &mut out)?,
+                Words::Spm(model) => {
+                    let mut text = crate::spm::as_spaces(text);
+                    if begins && parts.space_prefix {
+                        text.to_mut().insert(0, ' ');
                     }
-                    Fragment::Text(text) => {
-                        let mut text = crate::spm::as_spaces(text);
-                        if std::mem::take(&mut prefix) {
-                            text.to_mut().insert(0, ' ');
-                        }
-                        model.encode(vocabulary, &text, &mut merger, &mut out)
-                    }
-                })?;
+                    model.encode(vocabulary, &text, &mut merger, &mut out)?;
+                }
+                Words::WordPiece(model) => model.encode(vocabulary, text, &mut out)?,
             }
-            Model::WordPiece { model, specials } => {
-                specials.of(special).split(text, |part| match part {
-                    Fragment::Token(id) => Ok(out.push(id)),
-                    Fragment::Text(text) => model.encode(vocabulary, text, &mut out),
-                })?;
-            }
-        }
+            begins = false;
+            Ok(())
+        })?;
         Ok(out)
     }
 
