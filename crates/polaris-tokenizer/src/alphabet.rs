@@ -6,21 +6,26 @@ const fn is_itself(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The number of a byte among those that are not themselves.
-const LAST: u32 = 0x143;
+/// The bytes that are not themselves: those of U+0100 and following.
+const OTHERS: [u8; 68] = {
+    let mut others = [0; 68];
+    let (mut byte, mut count) = (0, 0);
+    while count < others.len() {
+        if !is_itself(byte) {
+            others[count] = byte;
+            count += 1;
+        }
+        byte += 1;
+    }
+    others
+};
 
 /// The byte that a character stands for.
 pub(crate) fn byte(c: char) -> Option<u8> {
-    let code = c as u32;
-    match u8::try_from(code) {
+    match u8::try_from(c) {
         Ok(byte) => is_itself(byte).then_some(byte),
-        Err(_) if code <= LAST => others().nth((code - 0x100) as usize),
-        Err(_) => None,
+        Err(_) => OTHERS.get(c as usize - 0x100).copied(),
     }
-}
-
-fn others() -> impl Iterator<Item = u8> {
-    (0..=255).filter(|&byte| !is_itself(byte))
 }
 
 /// The bytes that a text of such characters stands for; `None` if it has others.
@@ -34,7 +39,7 @@ mod tests {
 
     #[test]
     fn every_byte_has_one_character() {
-        let every: Vec<u8> = (0..=LAST).filter_map(char::from_u32).filter_map(byte).collect();
+        let every: Vec<u8> = (0..0x1000).filter_map(char::from_u32).filter_map(byte).collect();
         let mut sorted = every.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..=255).collect::<Vec<u8>>());

@@ -128,6 +128,9 @@ impl Bpe {
                 return Ok(());
             }
         }
+        if merger.again(word, out) {
+            return Ok(());
+        }
         self.merge(vocabulary, word, merger);
         merger.finish(word, &self.fallback, out)
     }

@@ -1,9 +1,11 @@
 //! Merging adjacent symbols, the best pair first, until none of the pairs is a token.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 
 use crate::error::Shown;
+use crate::hash::Seeded;
 use crate::{Error, Result};
 
 /// The id of a symbol that is no token.
@@ -63,7 +65,12 @@ pub(crate) struct Merger {
     pub symbols: Vec<Symbol>,
     merges: Vec<Option<Merge>>,
     links: Vec<Link>,
+    /// Where in the output the tokens of words are that were merged before.
+    seen: HashMap<Box<[u8]>, Range<usize>, Seeded>,
 }
+
+/// The longest word that is remembered, and how many are: names and stems come again, and they are short.
+const REMEMBERED: (usize, usize) = (64, 1 << 16);
 
 /// The neighbours of a symbol; a symbol that was merged into its left neighbour is dead.
 #[derive(Debug, Clone, Copy)]
@@ -86,18 +93,29 @@ impl Merger {
         }
     }
 
+    /// Appends the tokens of a word that was finished before with the same output; `false` if there was none.
+    pub(crate) fn again(&self, word: &[u8], out: &mut Vec<u32>) -> bool {
+        let range = self.seen.get(word);
+        out.extend_from_within(range.cloned().unwrap_or_default());
+        range.is_some()
+    }
+
     /// Appends the tokens of the symbols.
     pub(crate) fn finish(
-        &self,
+        &mut self,
         word: &[u8],
         fallback: &Fallback,
         out: &mut Vec<u32>,
     ) -> Result<()> {
+        let start = out.len();
         for symbol in &self.symbols {
             match symbol.id {
                 NONE => fallback.encode(&word[symbol.start as usize..symbol.end as usize], out)?,
                 id => out.push(id),
             }
+        }
+        if word.len() <= REMEMBERED.0 && self.seen.len() < REMEMBERED.1 {
+            self.seen.insert(word.into(), start..out.len());
         }
         Ok(())
     }

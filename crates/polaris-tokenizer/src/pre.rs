@@ -29,61 +29,28 @@ pub(crate) struct Pre {
 const DEFAULT: &str = "default";
 
 /// Every name, grouped by rules.
+#[rustfmt::skip]
 static NAMES: &[(&[&str], &[Stage])] = &[
     (&[DEFAULT], &[MARKS_STAGE, GPT2, NUMBERS, THREE_DIGITS]),
     (
         &[
-            "gpt-2",
-            "phi-2",
-            "jina-es",
-            "jina-de",
-            "gigachat",
-            "jina-v1-en",
-            "jina-v2-es",
-            "jina-v2-de",
-            "jina-v2-code",
-            "roberta-bpe",
-            "a.x-4.0",
-            "mellum",
-            "modern-bert",
-            "mpt",
-            "olmo",
-            "jais",
-            "trillion",
-            "granite-docling",
-            "exaone4",
+            "gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v1-en", "jina-v2-es", "jina-v2-de",
+            "jina-v2-code", "roberta-bpe", "a.x-4.0", "mellum", "modern-bert", "mpt", "olmo", "jais", "trillion",
+            "granite-docling", "exaone4",
         ],
         &[GPT2],
     ),
     (
         &[
-            "starcoder",
-            "refact",
-            "command-r",
-            "smollm",
-            "codeshell",
-            "exaone",
-            "minerva-7b",
-            "mellum2",
+            "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2",
         ],
         &[SINGLE_NUMBERS, GPT2],
     ),
     (&["falcon"], &[MARKS_AND_GRAVE_STAGE, GPT2, THREE_DIGITS]),
     (
         &[
-            "llama3",
-            "llama-v3",
-            "llama-bpe",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-            "dbrx",
-            "smaug-bpe",
-            "glm4",
-            "chatglm-bpe",
+            "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+            "dbrx", "smaug-bpe", "glm4", "chatglm-bpe",
         ],
         &[llama3(3)],
     ),
@@ -91,18 +58,8 @@ static NAMES: &[(&[&str], &[Stage])] = &[
     (&["jais-2"], &[JAIS2]),
     (
         &[
-            "qwen2",
-            "deepseek-r1-qwen",
-            "kormo",
-            "f2llmv2",
-            "megrez",
-            "stablelm2",
-            "hunyuan",
-            "solar-open",
-            "grok-2",
-            "bailingmoe",
-            "bailingmoe2",
-            "llada-moe",
+            "qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open",
+            "grok-2", "bailingmoe", "bailingmoe2", "llada-moe",
         ],
         &[llama3(1)],
     ),
@@ -137,37 +94,17 @@ static NAMES: &[(&[&str], &[Stage])] = &[
 ];
 
 /// Words that are tokens are not merged.
+#[rustfmt::skip]
 const IGNORE_MERGES: &[&str] = &[
-    "llama3",
-    "llama-v3",
-    "llama-bpe",
-    "falcon3",
-    "falcon-h1",
-    "pixtral",
-    "midm-2.0",
-    "lfm2",
-    "jina-v5-nano",
-    "minicpm5",
-    "youtu",
-    "tekken",
-    "granite-embed-multi-97m",
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+    "minicpm5", "youtu", "tekken", "granite-embed-multi-97m",
 ];
 
 /// Texts begin with BOS.
+#[rustfmt::skip]
 const ADD_BOS: &[&str] = &[
-    "llama3",
-    "llama-v3",
-    "llama-bpe",
-    "falcon3",
-    "falcon-h1",
-    "pixtral",
-    "midm-2.0",
-    "lfm2",
-    "jina-v5-nano",
-    "tekken",
-    "chameleon",
-    "gemma4",
-    "granite-embed-multi-311m",
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+    "tekken", "chameleon", "gemma4", "granite-embed-multi-311m",
 ];
 
 /// Tokens are UTF-8, with U+2581 for a space.

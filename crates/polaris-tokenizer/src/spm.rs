@@ -141,6 +141,9 @@ impl Spm {
                 return Ok(());
             }
         }
+        if merger.again(word, out) {
+            return Ok(());
+        }
         merge(merger);
         merger.finish(word, &self.fallback, out)
     }

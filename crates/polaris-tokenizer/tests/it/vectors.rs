@@ -12,6 +12,12 @@ fn models() -> Option<PathBuf> {
     let folder =
         std::env::var_os("POLARIS_LLAMA_CPP").map(|root| PathBuf::from(root).join("models"));
     if folder.is_none() {
+        let required = std::env::var("POLARIS_REQUIRE").unwrap_or_default();
+        let is_required = required.split(',').any(|name| name == "llama.cpp");
+        assert!(
+            !is_required,
+            "POLARIS_REQUIRE names llama.cpp; set POLARIS_LLAMA_CPP to a checkout"
+        );
         println!("skipped: POLARIS_LLAMA_CPP is not set to a checkout of llama.cpp");
     }
     folder
