@@ -1,74 +1,33 @@
-//! The `tokenizers` crate between guards: what contradicts itself in a file is an error, not a panic.
+//! The guards of `polaris-tokenizer` around the `tokenizers` crate, with the errors of this crate.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use polaris_tokenizer::library;
 
-use crate::bpe::failed;
 use crate::{Error, Result};
+
+fn error(error: polaris_tokenizer::Error) -> Error {
+    match error {
+        polaris_tokenizer::Error::Library { action, reason } => Error::Tokenizer { action, reason },
+        polaris_tokenizer::Error::Contradiction { action, reason } => {
+            Error::BadTokenizer { reason: format!("cannot {action} ({reason})") }
+        }
+        other => Error::BadTokenizer { reason: other.to_string() },
+    }
+}
 
 /// What the contents of a `tokenizer.json` describe.
 pub(crate) fn read_json(json: &[u8]) -> Result<tokenizers::Tokenizer> {
-    // The crate's own reader panics on some texts that are no JSON; this one says where.
-    serde_json::from_slice::<serde_json::Value>(json).map_err(|e| failed("read it")(e.into()))?;
-    guarded("read it", || tokenizers::Tokenizer::from_bytes(json))
+    library::read_json(json).map_err(error)
 }
 
-/// Encodes some texts, so that a file that contradicts itself is refused when it is read and not with every text. A
-/// text that a tokenizer has no tokens for is not a contradiction.
+/// Encodes some texts, so that a file that contradicts itself is refused when it is read.
 pub(crate) fn probe(encode: impl Fn(&str) -> Result<()>) -> Result<()> {
-    let texts = ["", "a", "The quick brown fox, 1234567890!", "\u{e9}\u{4e2d} \u{1f600}\n\t~#"];
-    let is_bad = |error: &Error| matches!(error, Error::BadTokenizer { .. });
-    texts.iter().filter_map(|text| encode(text).err()).find(is_bad).map_or(Ok(()), Err)
+    library::probe(encode, |error| matches!(error, Error::BadTokenizer { .. }))
 }
 
-/// Runs code of the `tokenizers` crate on what a file said. It unwraps here and there, and a
-/// strange file should be an error like any other, not the end of the program.
+/// Runs code of the `tokenizers` crate on what a file said; a panic is an error.
 pub(crate) fn guarded<T>(
     action: &'static str,
     run: impl FnOnce() -> tokenizers::Result<T>,
 ) -> Result<T> {
-    let quiet = Quiet::begin();
-    let result = catch_unwind(AssertUnwindSafe(run));
-    drop(quiet);
-    match result {
-        Ok(result) => result.map_err(failed(action)),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text =
-                text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
-            Err(Error::BadTokenizer { reason: format!("cannot {action} ({text})") })
-        }
-    }
-}
-
-thread_local! {
-    /// Whether panics of this thread are caught and told in other words.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, panics of this thread print nothing; those of others do as ever.
-struct Quiet {
-    before: bool,
-}
-
-impl Quiet {
-    fn begin() -> Self {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
-            let others = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |panic| {
-                if !QUIET.get() {
-                    others(panic);
-                }
-            }));
-        });
-        Self { before: QUIET.replace(true) }
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        QUIET.set(self.before);
-    }
+    library::guarded(action, run).map_err(error)
 }
