@@ -1,0 +1,127 @@
+//! Templates: parsing, and rendering within limits.
+
+use std::sync::LazyLock;
+
+use crate::conversation::Conversation;
+use crate::error::{Error, Result};
+use crate::message::Message;
+use crate::run::{self, Limits};
+use crate::syntax::{self, ast::Program};
+
+/// Steps of a rendering (statements, parts of expressions, 64 bytes moved), and how many more for each byte of the
+/// conversation. The templates of real models take about 100 steps for a message, and some go through all messages for
+/// each of them. Ten million steps take less than a second.
+const STEPS: u64 = 10_000_000;
+const STEPS_PER_BYTE: u64 = 50;
+
+/// Memory of all values at one time in bytes, and how many more for each byte of the conversation: templates copy it
+/// a few times.
+const MEMORY: usize = 32 << 20;
+const MEMORY_PER_BYTE: usize = 8;
+
+/// Length of the text in bytes, and how many more for each byte of the conversation: templates write every message
+/// about once, with instructions of some kilobytes in front.
+const OUTPUT: usize = 4 << 20;
+const OUTPUT_PER_BYTE: usize = 4;
+
+/// The template for models without one: ChatML, which most models have seen.
+///
+/// It does not write `bos`, since ChatML models have none; add the token if the model's tokenizer does.
+pub const CHATML: &str = "\
+{%- for message in messages -%}
+{{ '<|im_start|>' + message.role + '\\n' }}
+{%- if message.content is string -%}
+{{ message.content }}
+{%- else -%}
+{%- for part in message.content or [] -%}{{ part.text if part.text is string else '' }}{%- endfor -%}
+{%- endif -%}
+{{ '<|im_end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}
+";
+
+static CHATML_TEMPLATE: LazyLock<Template> =
+    LazyLock::new(|| Template::parse(CHATML).expect("the template CHATML should parse"));
+
+/// A chat template, parsed.
+///
+/// Templates come with models from anywhere, so they may be hostile. A template is a program of a small language
+/// (Jinja, with Python's meaning of values), which sees the conversation and nothing else; a rendering ends with an
+/// error when it takes too many steps, too much memory, too much depth, or writes too much.
+#[derive(Debug)]
+pub struct Template {
+    program: Program,
+}
+
+impl Template {
+    /// Parses the Jinja source of a template: `tokenizer.chat_template` of a GGUF file, `chat_template` of a
+    /// `tokenizer_config.json`, or a `chat_template.jinja`.
+    pub fn parse(source: &str) -> Result<Self> {
+        Ok(Self { program: syntax::parse(source)? })
+    }
+
+    /// The template for models without one, [`CHATML`].
+    pub fn chatml() -> &'static Self {
+        &CHATML_TEMPLATE
+    }
+
+    /// The text of a conversation.
+    ///
+    /// The arguments of tool calls are maps for the template, as in Hugging Face Transformers. Some templates add them
+    /// to text, which fails for maps: where a rendering fails, it is tried again with arguments as JSON text.
+    pub fn render(&self, conversation: &Conversation) -> Result<String> {
+        let error = match self.render_once(conversation) {
+            Err(error @ (Error::Render { .. } | Error::Refused { .. })) => error,
+            result => return result,
+        };
+        match conversation.with_argument_text() {
+            Some(conversation) => self.render_once(&conversation).map_err(|_| error),
+            None => Err(error),
+        }
+    }
+
+    fn render_once(&self, conversation: &Conversation) -> Result<String> {
+        let variables = conversation.all_variables();
+        let size: usize = variables.iter().map(|(name, value)| name.len() + value.size()).sum();
+        let limits = Limits {
+            steps: STEPS.saturating_add((size as u64).saturating_mul(STEPS_PER_BYTE)),
+            memory: MEMORY.saturating_add(size.saturating_mul(MEMORY_PER_BYTE)),
+            output: OUTPUT.saturating_add(size.saturating_mul(OUTPUT_PER_BYTE)),
+        };
+        let variables = variables.iter().map(|(name, value)| (name.as_str(), value));
+        run::render(&self.program, variables, conversation.now, limits)
+    }
+
+    /// The text that the template writes behind an answer, such as `<|im_end|>`, without whitespace around it: where
+    /// a model writes it, its turn has ended. Nothing where the template writes none, or refuses a short conversation.
+    ///
+    /// `bos` and `eos` are the texts of the model's tokens, as in [`Conversation`].
+    pub fn end_of_turn(&self, bos: &str, eos: &str) -> Option<String> {
+        // No template has a reason to change such a word.
+        const ANSWER: &str = "Polaris";
+        let messages = vec![Message::user("Name a star."), Message::assistant(ANSWER)];
+        let conversation = Conversation {
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+            add_generation_prompt: false,
+            ..Conversation::new(messages)
+        };
+        let text = self.render(&conversation).ok()?;
+        let (_, end) = text.rsplit_once(ANSWER)?;
+        let end = end.trim();
+        (!end.is_empty()).then(|| end.to_owned())
+    }
+}
+
+/// The part of `after` that is new: what follows the text that both begin with, and how many bytes of `before` that
+/// text has. Tokens of the common text can stay in the cache of a model.
+///
+/// Texts of a growing conversation usually share all of the older one. Some templates rewrite what came before, for
+/// example to remove the reasoning of earlier answers; then less is shared.
+pub fn new_text<'a>(before: &str, after: &'a str) -> (usize, &'a str) {
+    let mut common = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
+    while !after.is_char_boundary(common) {
+        common -= 1;
+    }
+    (common, &after[common..])
+}
