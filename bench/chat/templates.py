@@ -6,9 +6,9 @@
     python bench/chat/templates.py --snippets                      # crates/polaris-chat/tests/golden/expected.json
 
 Every template of the folder is rendered for the conversations of conversations.json. The table has the length of each
-text in characters, or the kind of the error. An expectation is {"text": ...} or {"error": ...}; {"retried": true} where
-the text was made with the arguments of tool calls as JSON text, since the template refuses maps, as Template::render
-does.
+text in characters, or the kind of the error. An expectation is {"text": ...} or {"error": ...}; with "retried" where the
+template fails, but not with the arguments of tool calls as JSON text or with empty content in place of none, which
+Template::render tries too.
 
 With --snippets, the short templates of crates/polaris-chat/tests/golden/snippets.json are rendered instead.
 """
@@ -71,13 +71,21 @@ def parsed(conversation):
     return conversation
 
 
-def written(conversation):
-    """The arguments of tool calls as JSON text."""
-    conversation = copy.deepcopy(conversation)
-    for message in conversation["messages"]:
-        for function in functions(message):
-            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return conversation
+def other_forms(conversation):
+    """With the arguments of tool calls as JSON text, with empty content in place of none, with both."""
+    for text, empty in [(True, False), (False, True), (True, True)]:
+        copied = copy.deepcopy(conversation)
+        written, filled = not text, not empty
+        for message in copied["messages"]:
+            if text:
+                for function in functions(message):
+                    function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+                    written = True
+            if empty and message.get("content") is None:
+                message["content"] = ""
+                filled = True
+        if written and filled:
+            yield copied
 
 
 def render(template, conversation, data):
@@ -94,12 +102,12 @@ def expectation(env, source, conversation, data):
         try:
             return {"text": render(template, conversation, data)}
         except Exception as error:
-            if not any(True for message in conversation["messages"] for _ in functions(message)):
-                raise
-            try:
-                return {"text": render(template, written(conversation), data), "retried": True}
-            except Exception:
-                raise error
+            for form in other_forms(conversation):
+                try:
+                    return {"text": render(template, form, data), "retried": True}
+                except Exception:
+                    pass
+            raise error
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

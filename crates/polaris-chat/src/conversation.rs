@@ -86,13 +86,17 @@ impl Conversation {
         variables
     }
 
-    /// The same conversation with the arguments of tool calls as JSON text, and whether that changed anything.
-    pub(crate) fn with_argument_text(&self) -> Option<Self> {
-        let mut copy = self.clone();
-        let mut changed = false;
-        for message in &mut copy.messages {
-            changed |= message.write_arguments();
-        }
-        changed.then_some(copy)
+    /// The same conversation in the forms that templates expect where they fail for maps as arguments of tool calls or
+    /// for messages without content; only those that differ from it.
+    pub(crate) fn other_forms(&self) -> impl Iterator<Item = Self> {
+        [(true, false), (false, true), (true, true)].into_iter().filter_map(|(text, empty)| {
+            let mut copy = self.clone();
+            let (mut written, mut filled) = (!text, !empty);
+            for message in &mut copy.messages {
+                written |= text && message.write_arguments();
+                filled |= empty && message.fill_content();
+            }
+            (written && filled).then_some(copy)
+        })
     }
 }

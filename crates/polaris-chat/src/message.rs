@@ -95,6 +95,16 @@ impl Message {
         replace_arguments(&mut self.fields, written)
     }
 
+    /// Makes content that is `null` or absent empty text; whether there was such.
+    pub(crate) fn fill_content(&mut self) -> bool {
+        match self.fields.iter_mut().find(|(name, _)| name == "content") {
+            Some((_, content @ Value::None)) => *content = Value::from(""),
+            Some(_) => return false,
+            None => self.fields.push(("content".to_owned(), Value::from(""))),
+        }
+        true
+    }
+
     /// The message as a template sees it.
     pub(crate) fn value(&self) -> Value {
         Value::Map(self.fields.clone())

@@ -67,17 +67,15 @@ impl Template {
 
     /// The text of a conversation.
     ///
-    /// The arguments of tool calls are maps for the template, as in Hugging Face Transformers. Some templates add them
-    /// to text, which fails for maps: where a rendering fails, it is tried again with arguments as JSON text.
+    /// The arguments of tool calls are maps for the template and absent content is `none`, as in Hugging Face
+    /// Transformers. Some templates add them to text, which fails: then the conversation is rendered once more with
+    /// arguments as JSON text, with empty content, or with both.
     pub fn render(&self, conversation: &Conversation) -> Result<String> {
         let error = match self.render_once(conversation) {
             Err(error @ (Error::Render { .. } | Error::Refused { .. })) => error,
             result => return result,
         };
-        match conversation.with_argument_text() {
-            Some(conversation) => self.render_once(&conversation).map_err(|_| error),
-            None => Err(error),
-        }
+        conversation.other_forms().find_map(|form| self.render_once(&form).ok()).ok_or(error)
     }
 
     fn render_once(&self, conversation: &Conversation) -> Result<String> {

@@ -1,11 +1,13 @@
 //! Filters of sequences.
 
+use std::rc::Rc;
+
 use super::access;
 use super::arguments::{Arguments, text};
 use super::filters::{add, folded};
 use super::heap::Heap;
 use super::interpreter::Interpreter;
-use super::object::{Kind, Object};
+use super::object::{Kind, List, Object};
 use super::{methods, operators, show};
 use crate::error::{Error, Result};
 
@@ -132,7 +134,7 @@ impl Interpreter<'_> {
     /// An attribute of every element, or every element through a filter.
     fn map_filter(&mut self, value: &Object, mut arguments: Arguments) -> Result<Object> {
         let heap = self.heap.clone();
-        let elements = value.elements(&heap)?;
+        let elements = elements_or_none(&heap, value)?;
         heap.room_for_items(elements.items.len())?;
         let mut items = Vec::with_capacity(elements.items.len());
         if arguments.positional.is_empty() {
@@ -178,7 +180,7 @@ impl Interpreter<'_> {
         let has_test = !arguments.positional.is_empty();
         let test = if has_test { Some(arguments.positional.remove(0)) } else { None };
         let mut items = Vec::new();
-        for item in &value.elements(&heap)?.items {
+        for item in &elements_or_none(&heap, value)?.items {
             heap.step(1)?;
             let subject = attribute_of(&heap, item, attribute.as_ref())?;
             let passed = if has_test {
@@ -193,6 +195,11 @@ impl Interpreter<'_> {
         }
         heap.sequence(items, Kind::Generator)
     }
+}
+
+/// The elements of a value; none of what counts as false, as in Jinja's `map` and `select`.
+fn elements_or_none(heap: &Heap, value: &Object) -> Result<Rc<List>> {
+    if value.truth() { value } else { &Object::Undefined }.elements(heap)
 }
 
 /// The arguments once more, for the next element.
