@@ -58,7 +58,12 @@ impl Conversation {
         conversation.tools = match tools {
             Value::None => Vec::new(),
             Value::List(tools) if tools.iter().all(|tool| matches!(tool, Value::Map(_))) => tools,
-            _ => return Err(Error::message("conversation", "its `tools` are not a list of objects")),
+            _ => {
+                return Err(Error::message(
+                    "conversation",
+                    "its `tools` are not a list of objects",
+                ));
+            }
         };
         Ok(conversation)
     }

@@ -1,6 +1,6 @@
 //! What can go wrong with a chat template.
 
-use polaris_core::{ErrorKind, printable};
+use polaris_core::{ErrorKind, printable, printable_lines};
 
 /// The result of a fallible operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -26,7 +26,7 @@ pub enum Error {
         why: String,
     },
     /// The template refuses the conversation with `raise_exception`.
-    #[error("the chat template refuses this conversation: {message}")]
+    #[error("the chat template refuses this conversation: {}", printable_lines(message))]
     Refused {
         /// What the template says.
         message: String,

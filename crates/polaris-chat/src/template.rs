@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::clock::DateTime;
 use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::message::Message;
@@ -10,9 +11,9 @@ use crate::syntax::{self, ast::Program};
 
 /// Steps of a rendering (statements, parts of expressions, 64 bytes moved), and how many more for each byte of the
 /// conversation. The templates of real models take about 100 steps for a message, and some go through all messages for
-/// each of them. Ten million steps take less than a second.
-const STEPS: u64 = 10_000_000;
-const STEPS_PER_BYTE: u64 = 50;
+/// each of them. A million steps take about 0.1 seconds.
+const STEPS: u64 = 5_000_000;
+const STEPS_PER_BYTE: u64 = 100;
 
 /// Memory of all values at one time in bytes, and how many more for each byte of the conversation: templates copy it
 /// a few times.
@@ -90,24 +91,26 @@ impl Template {
         run::render(&self.program, variables, conversation.now, limits)
     }
 
-    /// The text that the template writes behind an answer, such as `<|im_end|>`, without whitespace around it: where
-    /// a model writes it, its turn has ended. Nothing where the template writes none, or refuses a short conversation.
+    /// The text that the template writes behind an answer, such as `<|im_end|>`, up to whitespace: where a model writes
+    /// it, its turn has ended. Nothing where the template writes none, or refuses a short conversation.
     ///
-    /// `bos` and `eos` are the texts of the model's tokens, as in [`Conversation`].
+    /// It may be several tokens, of which the first ends the turn, and a few templates write what belongs to the next
+    /// turn without being asked: look for the model's own end tokens first. `bos` and `eos` are the texts of the model's
+    /// tokens, as in [`Conversation`].
     pub fn end_of_turn(&self, bos: &str, eos: &str) -> Option<String> {
-        // No template has a reason to change such a word.
+        // No template has a reason to change such a word, and the date does not matter.
         const ANSWER: &str = "Polaris";
         let messages = vec![Message::user("Name a star."), Message::assistant(ANSWER)];
         let conversation = Conversation {
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             add_generation_prompt: false,
+            now: Some(DateTime::from_unix(0)),
             ..Conversation::new(messages)
         };
         let text = self.render(&conversation).ok()?;
         let (_, end) = text.rsplit_once(ANSWER)?;
-        let end = end.trim();
-        (!end.is_empty()).then(|| end.to_owned())
+        end.split_whitespace().next().map(str::to_owned)
     }
 }
 

@@ -39,9 +39,7 @@ pub(super) fn item(heap: &Heap, value: &Object, key: &Object) -> Result<Object> 
             heap.work(text.len())?;
             let at = index(key, text.chars().count());
             let character = at.and_then(|at| text.chars().nth(at));
-            character
-                .map(|c| heap.marked(&*c.encode_utf8(&mut [0; 4]), text.markup))
-                .transpose()?
+            character.map(|c| heap.marked(&*c.encode_utf8(&mut [0; 4]), text.markup)).transpose()?
         }
         _ => None,
     };
@@ -109,7 +107,10 @@ pub(super) fn slice(heap: &Heap, value: &Object, bounds: [Option<Object>; 3]) ->
             None | Some(Object::None) => None,
             Some(bound) => match Number::of(bound) {
                 Some(Number::Int(value)) => Some(value),
-                _ => return Ok(Object::Undefined),
+                _ => {
+                    let why = format!("a bound of a slice is {}, not an integer", bound.name());
+                    return Err(Error::render(why));
+                }
             },
         };
     }

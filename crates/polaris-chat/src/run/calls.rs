@@ -140,17 +140,18 @@ impl Interpreter<'_> {
             [pairs] => {
                 for pair in &pairs.elements(&self.heap)?.items {
                     match pair.elements(&self.heap)?.items.as_slice() {
-                        [key, value] => operators::insert(
-                            &self.heap,
-                            &mut entries,
-                            key.clone(),
-                            value.clone(),
-                        )?,
+                        [key, value] => {
+                            operators::insert(&self.heap, &mut entries, key.clone(), value.clone())?
+                        }
                         _ => return Err(Error::render("an entry of a map is no pair")),
                     }
                 }
             }
-            _ => return Err(Error::render("`dict` and `namespace` accept one value without a name")),
+            _ => {
+                return Err(Error::render(
+                    "`dict` and `namespace` accept one value without a name",
+                ));
+            }
         }
         for (name, value) in named {
             let name = self.heap.text(name)?;
@@ -173,7 +174,8 @@ impl Interpreter<'_> {
         if step == 0 {
             return Err(Error::render("the step of a range is 0"));
         }
-        let distance = if step > 0 { stop.saturating_sub(start) } else { start.saturating_sub(stop) };
+        let distance =
+            if step > 0 { stop.saturating_sub(start) } else { start.saturating_sub(stop) };
         let (distance, by) = (distance.max(0), step.saturating_abs());
         let count = size(distance / by + i128::from(distance % by != 0));
         if count > MAX_RANGE {

@@ -195,7 +195,8 @@ impl<'t> Interpreter<'t> {
                     }
                 }
                 other => {
-                    let why = format!("{} stands after `**`, where a map is expected", other.name());
+                    let why =
+                        format!("{} stands after `**`, where a map is expected", other.name());
                     return Err(Error::render(why));
                 }
             }

@@ -27,7 +27,15 @@ struct Spec {
 
 impl Spec {
     fn plain(kind: char) -> Self {
-        Self { fill: ' ', align: None, sign: None, thousands: None, width: 0, precision: None, kind }
+        Self {
+            fill: ' ',
+            align: None,
+            sign: None,
+            thousands: None,
+            width: 0,
+            precision: None,
+            kind,
+        }
     }
 
     /// Python's format specification: `[[fill]align][sign][0][width][,][.precision][type]`.
@@ -82,13 +90,16 @@ impl Spec {
                 return Err(Error::render(why));
             }
             let mut text = show::to_text(value, heap)?;
-            if let Some((end, _)) = text.char_indices().nth(self.precision.unwrap_or(usize::MAX)) {
+            if let Some(precision) = self.precision
+                && let Some((end, _)) = text.char_indices().nth(precision)
+            {
                 text.truncate(end);
             }
             return self.pad(heap, "", &text, '<', buffer);
         };
         let (negative, digits) = self.digits(number)?;
-        let sign = if negative { "-".to_owned() } else { self.sign.map(String::from).unwrap_or_default() };
+        let sign =
+            if negative { "-".to_owned() } else { self.sign.map(String::from).unwrap_or_default() };
         let digits = self.thousands.map_or_else(|| digits.clone(), |by| grouped(&digits, by));
         self.pad(heap, &sign, &digits, '>', buffer)
     }
@@ -140,8 +151,8 @@ impl Spec {
         default: char,
         buffer: &mut Buffer,
     ) -> Result<()> {
-        let length = sign.chars().count() + text.chars().count();
-        let missing = self.width.saturating_sub(length);
+        let length = |text: &str| if self.width == 0 { 0 } else { text.chars().count() };
+        let missing = self.width.saturating_sub(length(sign) + length(text));
         heap.work(missing)?;
         let align = self.align.unwrap_or(default);
         let left = match align {

@@ -135,7 +135,13 @@ impl Heap {
         self.step(items.len() / 4)?;
         let nesting = self.nesting(items.iter())?;
         let charge = self.hold(OVERHEAD + items.len() * size_of::<Object>())?;
-        Ok(Object::List(Rc::new(List { items, kind, nesting, taken: Cell::new(0), _charge: charge })))
+        Ok(Object::List(Rc::new(List {
+            items,
+            kind,
+            nesting,
+            taken: Cell::new(0),
+            _charge: charge,
+        })))
     }
 
     /// A map of entries with different keys.
@@ -232,8 +238,14 @@ impl Buffer {
 
     /// The same character so many times.
     pub fn fill(&mut self, character: char, count: usize) -> Result<()> {
-        Heap { meter: self.charge.meter.clone() }.room(count.saturating_mul(character.len_utf8()))?;
-        (0..count).try_for_each(|_| self.push(character))
+        Heap { meter: self.charge.meter.clone() }
+            .room(count.saturating_mul(character.len_utf8()))?;
+        const CHUNK: usize = 256;
+        let chunk = String::from(character).repeat(CHUNK.min(count));
+        for _ in 0..count / CHUNK {
+            self.push_str(&chunk)?;
+        }
+        self.push_str(&chunk[..count % CHUNK * character.len_utf8()])
     }
 
     pub fn as_str(&self) -> &str {

@@ -1,7 +1,7 @@
 //! Statements, scopes and output.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::heap::{Buffer, Heap, Limits};
@@ -54,7 +54,7 @@ pub(super) enum Flow {
 
 #[derive(Debug, Default)]
 pub(super) struct Scope<'t> {
-    pub variables: HashMap<&'t str, Object>,
+    pub variables: BTreeMap<&'t str, Object>,
     pub parent: Option<usize>,
 }
 
@@ -114,7 +114,7 @@ impl<'t> Interpreter<'t> {
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let (length, outer) = (self.scopes.len(), self.current);
-        self.scopes.push(Scope { variables: HashMap::new(), parent: Some(parent) });
+        self.scopes.push(Scope { variables: BTreeMap::new(), parent: Some(parent) });
         self.current = length;
         let result = work(self);
         self.scopes.truncate(length);
@@ -302,7 +302,9 @@ impl<'t> Interpreter<'t> {
             ran = true;
             state.at.set(at);
             let flow = self.scoped(scope, |this| {
-                this.define("loop", Object::Loop(state.clone()));
+                if statement.uses_loop {
+                    this.define("loop", Object::Loop(state.clone()));
+                }
                 this.assign(&statement.target, item.clone())?;
                 this.run(&statement.body)
             })?;

@@ -46,12 +46,12 @@ impl Number {
                 Subtract => a.checked_sub(b),
                 Multiply => a.checked_mul(b),
                 // Python rounds towards minus infinity: `-7 // 2` is -4, and `-7 % 2` is 1.
-                FloorDivide => a.checked_div(b).map(|quotient| {
-                    quotient - i128::from(a % b != 0 && (a < 0) != (b < 0))
-                }),
-                Remainder => a.checked_rem(b).map(|rest| {
-                    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
-                }),
+                FloorDivide => a
+                    .checked_div(b)
+                    .map(|quotient| quotient - i128::from(a % b != 0 && (a < 0) != (b < 0))),
+                Remainder => a
+                    .checked_rem(b)
+                    .map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }),
                 Power if b >= 0 => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
                 Divide | Power => return self.compute_floats(operator, other),
             };
@@ -107,8 +107,16 @@ mod tests {
     fn floats_are_written_as_in_python() {
         let written = [0.1, 1.0, -0.0, 1e15, 1e16, 1.5e-5, 1e-4, 123456.789, 1e300, 2.5e-300];
         let expected = [
-            "0.1", "1.0", "-0.0", "1000000000000000.0", "1e+16", "1.5e-05", "0.0001", "123456.789",
-            "1e+300", "2.5e-300",
+            "0.1",
+            "1.0",
+            "-0.0",
+            "1000000000000000.0",
+            "1e+16",
+            "1.5e-05",
+            "0.0001",
+            "123456.789",
+            "1e+300",
+            "2.5e-300",
         ];
         assert_eq!(written.map(float_text), expected);
     }

@@ -20,7 +20,10 @@ pub(super) enum Object {
     Map(Rc<Map>),
     Namespace(Rc<Namespace>),
     /// A macro by its number in the program, with the scope that it was defined in.
-    Macro { index: usize, scope: usize },
+    Macro {
+        index: usize,
+        scope: usize,
+    },
     Loop(Rc<Loop>),
     Function(Function),
     /// A method with its receiver: `text.strip`.

@@ -136,10 +136,9 @@ pub(super) fn equal(heap: &Heap, a: &Object, b: &Object) -> Result<bool> {
         (Object::Namespace(a), Object::Namespace(b)) => Rc::ptr_eq(a, b),
         (Object::Loop(a), Object::Loop(b)) => Rc::ptr_eq(a, b),
         (Object::Function(a), Object::Function(b)) => a == b,
-        (
-            Object::Macro { index: a, scope: first },
-            Object::Macro { index: b, scope: second },
-        ) => (a, first) == (b, second),
+        (Object::Macro { index: a, scope: first }, Object::Macro { index: b, scope: second }) => {
+            (a, first) == (b, second)
+        }
         _ => false,
     })
 }

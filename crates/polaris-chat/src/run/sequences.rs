@@ -74,13 +74,16 @@ impl Interpreter<'_> {
                     _ => return Err(Error::render("`dictsort` sorts by key or by value")),
                 };
                 let Object::Map(map) = &value else {
-                    return Err(Error::render(format!("`dictsort` sorts maps, not {}", value.name())));
+                    return Err(Error::render(format!(
+                        "`dictsort` sorts maps, not {}",
+                        value.name()
+                    )));
                 };
                 let pairs = methods::pairs(&heap, &value)?;
                 let keys = map.entries.iter().map(|entry| [&entry.0, &entry.1][place]);
-                let items = keys.zip(pairs).map(|(key, pair)| {
-                    Ok((folded(&heap, key, truth(&case))?, pair))
-                });
+                let items = keys
+                    .zip(pairs)
+                    .map(|(key, pair)| Ok((folded(&heap, key, truth(&case))?, pair)));
                 let items = items.collect::<Result<Vec<_>>>()?;
                 heap.list(ordered(&heap, items, truth(&reverse))?)
             }

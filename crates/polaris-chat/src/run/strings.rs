@@ -39,7 +39,8 @@ pub(super) fn call(
         "splitlines" => {
             let [keep] = arguments.take(["keepends"])?;
             let keep = keep.is_some_and(|keep| keep.truth());
-            let lines = lines(subject).map(|line| made(if keep { line } else { without_end(line) }));
+            let lines =
+                lines(subject).map(|line| made(if keep { line } else { without_end(line) }));
             heap.list(lines.collect::<Result<_>>()?)
         }
         "partition" | "rpartition" => {
@@ -60,7 +61,11 @@ pub(super) fn call(
         "startswith" | "endswith" => {
             let [affix] = arguments.take(["prefix"])?;
             let fits = |affix: &str| {
-                if name == "startswith" { subject.starts_with(affix) } else { subject.ends_with(affix) }
+                if name == "startswith" {
+                    subject.starts_with(affix)
+                } else {
+                    subject.ends_with(affix)
+                }
             };
             if let Some(Object::List(list)) = &affix
                 && list.kind == Kind::Tuple
@@ -109,7 +114,10 @@ pub(super) fn call(
                 heap.work(64 + subject.len())?;
                 buffer.push_str(if place > 0 { subject } else { "" })?;
                 let Object::Text(item) = item else {
-                    return Err(Error::render(format!("`join` joins strings, not {}", item.name())));
+                    return Err(Error::render(format!(
+                        "`join` joins strings, not {}",
+                        item.name()
+                    )));
                 };
                 buffer.push_str(item)?;
             }
@@ -162,9 +170,8 @@ pub(super) fn call(
 
 /// The methods without arguments.
 fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object> {
-    let all = |test: fn(char) -> bool| {
-        Ok(Object::Bool(!subject.is_empty() && subject.chars().all(test)))
-    };
+    let all =
+        |test: fn(char) -> bool| Ok(Object::Bool(!subject.is_empty() && subject.chars().all(test)));
     let case = |wrong: fn(char) -> bool| {
         let cased = subject.chars().any(|c| c.is_lowercase() || c.is_uppercase());
         Ok(Object::Bool(cased && !subject.chars().any(wrong)))
@@ -174,7 +181,8 @@ fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object>
         "lower" | "casefold" => heap.marked(subject.to_lowercase(), markup),
         "capitalize" => {
             let mut characters = subject.chars();
-            let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+            let first: String =
+                characters.next().into_iter().flat_map(char::to_uppercase).collect();
             heap.marked(first + &characters.as_str().to_lowercase(), markup)
         }
         "title" => {
@@ -282,8 +290,8 @@ fn split<'s>(
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (at, end) = rest.char_indices().find(|(_, c)| is_line_end(*c))
-            .unwrap_or((rest.len(), '\n'));
+        let (at, end) =
+            rest.char_indices().find(|(_, c)| is_line_end(*c)).unwrap_or((rest.len(), '\n'));
         let mut length = (at + end.len_utf8()).min(rest.len());
         if rest[at..].starts_with("\r\n") {
             length = at + 2;

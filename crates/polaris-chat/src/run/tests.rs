@@ -67,23 +67,33 @@ impl Interpreter<'_> {
             },
             "iterable" => matches!(
                 value,
-                Object::List(_) | Object::Text(_) | Object::Map(_) | Object::Undefined
+                Object::List(_)
+                    | Object::Text(_)
+                    | Object::Map(_)
+                    | Object::Undefined
                     | Object::Loop(_)
             ),
             "callable" => matches!(
                 value,
-                Object::Macro { .. } | Object::Function(_) | Object::Method(_) | Object::Loop(_)
+                Object::Macro { .. }
+                    | Object::Function(_)
+                    | Object::Method(_)
+                    | Object::Loop(_)
                     | Object::Undefined
             ),
             "escaped" => matches!(value, Object::Text(text) if text.markup),
             "odd" | "even" => match Number::of(value) {
                 Some(Number::Int(number)) => (number.rem_euclid(2) == 1) == (name == "odd"),
-                _ => return Err(Error::render(format!("{} is neither odd nor even", value.name()))),
+                _ => {
+                    return Err(Error::render(format!("{} is neither odd nor even", value.name())));
+                }
             },
             "lower" | "upper" => {
                 let text = super::show::to_text(value, heap)?;
-                let wrong = |c: char| if name == "lower" { c.is_uppercase() } else { c.is_lowercase() };
-                text.chars().any(|c| c.is_lowercase() || c.is_uppercase()) && !text.chars().any(wrong)
+                let wrong =
+                    |c: char| if name == "lower" { c.is_uppercase() } else { c.is_lowercase() };
+                text.chars().any(|c| c.is_lowercase() || c.is_uppercase())
+                    && !text.chars().any(wrong)
             }
             _ => return Err(Error::render(format!("there is no test `{}`", shown(name)))),
         })
@@ -92,10 +102,39 @@ impl Interpreter<'_> {
 
 /// All tests, for `is test`.
 const NAMES: &[&str] = &[
-    "boolean", "callable", "defined", "divisibleby", "eq", "equalto", "escaped", "even", "false",
-    "filter", "float", "ge", "greaterthan", "gt", "in", "integer", "iterable", "le", "lessthan",
-    "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas", "sequence", "string", "test",
-    "true", "undefined", "upper",
+    "boolean",
+    "callable",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "escaped",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "string",
+    "test",
+    "true",
+    "undefined",
+    "upper",
 ];
 
 fn argument(name: &str, arguments: Arguments) -> Result<Object> {

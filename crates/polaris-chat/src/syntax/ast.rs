@@ -20,18 +20,38 @@ pub(crate) struct Node {
 pub(crate) enum Statement {
     Text(String),
     Print(Expr),
-    If { branches: Vec<(Expr, Vec<Node>)>, otherwise: Vec<Node> },
+    If {
+        branches: Vec<(Expr, Vec<Node>)>,
+        otherwise: Vec<Node>,
+    },
     /// The number of the loop in [`Program::loops`].
     For(usize),
-    Set { target: Target, value: Expr },
+    Set {
+        target: Target,
+        value: Expr,
+    },
     /// `{% set x | filter %}...{% endset %}`.
-    SetBlock { target: Target, filters: Vec<Filter>, body: Vec<Node> },
+    SetBlock {
+        target: Target,
+        filters: Vec<Filter>,
+        body: Vec<Node>,
+    },
     /// The number of the macro in [`Program::macros`].
     Macro(usize),
     /// `{% call(arguments) f() %}...{% endcall %}`: the body as a macro, and the call that it is given to.
-    CallBlock { caller: usize, callee: Expr, arguments: Arguments },
-    FilterBlock { filters: Vec<Filter>, body: Vec<Node> },
-    With { values: Vec<(Target, Expr)>, body: Vec<Node> },
+    CallBlock {
+        caller: usize,
+        callee: Expr,
+        arguments: Arguments,
+    },
+    FilterBlock {
+        filters: Vec<Filter>,
+        body: Vec<Node>,
+    },
+    With {
+        values: Vec<(Target, Expr)>,
+        body: Vec<Node>,
+    },
     /// `{% generation %}`: its text is that of its body, in a scope of its own.
     Scope(Vec<Node>),
     Break,
@@ -46,7 +66,7 @@ pub(crate) struct For {
     pub body: Vec<Node>,
     pub otherwise: Vec<Node>,
     pub recursive: bool,
-    /// Whether the body mentions `loop`: without it, the filter is asked as the loop goes on.
+    /// Whether the body mentions `loop`. Without it, the filter is asked as the loop goes on.
     pub uses_loop: bool,
 }
 
@@ -107,7 +127,11 @@ pub(crate) enum Expr {
     Compare(Box<Expr>, Vec<(Comparison, Expr)>),
     And(Vec<Expr>),
     Or(Vec<Expr>),
-    Conditional { condition: Box<Expr>, then: Box<Expr>, otherwise: Option<Box<Expr>> },
+    Conditional {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Option<Box<Expr>>,
+    },
 }
 
 #[derive(Debug)]

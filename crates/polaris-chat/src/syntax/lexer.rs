@@ -90,9 +90,10 @@ impl<'s> Lexer<'s> {
     fn template(&mut self) -> Result<()> {
         loop {
             let rest = self.rest();
-            let tag = rest.match_indices('{').map(|(at, _)| at).find(|at| {
-                matches!(rest.as_bytes().get(at + 1), Some(b'{' | b'%' | b'#'))
-            });
+            let tag = rest
+                .match_indices('{')
+                .map(|(at, _)| at)
+                .find(|at| matches!(rest.as_bytes().get(at + 1), Some(b'{' | b'%' | b'#')));
             let Some(tag) = tag else {
                 if !rest.is_empty() {
                     self.push(Token::Data(rest.to_owned()));
@@ -224,15 +225,15 @@ impl<'s> Lexer<'s> {
                     self.advance(length);
                 }
                 _ if first == '_' || first.is_alphabetic() => {
-                    let length = rest
-                        .find(|c: char| c != '_' && !c.is_alphanumeric())
-                        .unwrap_or(rest.len());
+                    let length =
+                        rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
                     self.push(Token::Name(rest[..length].to_owned()));
                     self.advance(length);
                 }
                 _ => {
                     let Some(operator) = OPERATORS.into_iter().find(|o| rest.starts_with(o)) else {
-                        return self.fail(format!("`{}` has no meaning", shown(&first.to_string())));
+                        return self
+                            .fail(format!("`{}` has no meaning", shown(&first.to_string())));
                     };
                     self.balance(operator, &mut open)?;
                     self.push(Token::Operator(operator));

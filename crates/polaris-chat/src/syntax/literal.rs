@@ -102,7 +102,10 @@ pub(super) fn number(text: &str, after_dot: bool, line: u32) -> Result<(Number, 
     };
     let (radix, start, end) = if radix != 10 && end > 2 { (radix, 2, end) } else { (10, 0, whole) };
     let number = text[start..end].replace('_', "");
-    if radix == 10 && number.len() > 1 && number.starts_with('0') && number.bytes().any(|b| b != b'0')
+    if radix == 10
+        && number.len() > 1
+        && number.starts_with('0')
+        && number.bytes().any(|b| b != b'0')
     {
         return Err(Error::syntax(line, format!("the number {} begins with 0", shown(&number))));
     }

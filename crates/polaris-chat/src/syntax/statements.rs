@@ -86,7 +86,11 @@ impl Parser {
     }
 
     pub(super) fn expect_operator(&mut self, operator: &str) -> Result<()> {
-        if self.take_operator(operator) { Ok(()) } else { self.unexpected(&format!("`{operator}`")) }
+        if self.take_operator(operator) {
+            Ok(())
+        } else {
+            self.unexpected(&format!("`{operator}`"))
+        }
     }
 
     pub(super) fn expect_name(&mut self, what: &str) -> Result<String> {
@@ -148,7 +152,8 @@ impl Parser {
                 }
                 Token::End if ends.is_empty() => return Ok(nodes),
                 _ => {
-                    let ends = ends.iter().map(|end| format!("`{{% {end} %}}`")).collect::<Vec<_>>();
+                    let ends =
+                        ends.iter().map(|end| format!("`{{% {end} %}}`")).collect::<Vec<_>>();
                     return self.unexpected(&ends.join(" or "));
                 }
             };
