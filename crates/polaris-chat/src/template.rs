@@ -1,7 +1,5 @@
 //! Templates: parsing, and rendering within limits.
 
-use std::sync::LazyLock;
-
 use crate::clock::DateTime;
 use crate::conversation::Conversation;
 use crate::error::{Error, Result};
@@ -9,7 +7,7 @@ use crate::message::Message;
 use crate::run::{self, Limits};
 use crate::syntax::{self, ast::Program};
 
-/// Steps of a rendering (statements, parts of expressions, 64 bytes moved), and how many more for each byte of the
+/// Steps of a rendering (statements, parts of expressions, 16 bytes moved), and how many more for each byte of the
 /// conversation. The templates of real models take about 100 steps for a message, and some go through all messages for
 /// each of them. A million steps take about 0.1 seconds.
 const STEPS: u64 = 5_000_000;
@@ -17,7 +15,7 @@ const STEPS_PER_BYTE: u64 = 100;
 
 /// Memory of all values at one time in bytes, and how many more for each byte of the conversation: templates copy it
 /// a few times.
-const MEMORY: usize = 32 << 20;
+const MEMORY: usize = 16 << 20;
 const MEMORY_PER_BYTE: usize = 8;
 
 /// Length of the text in bytes, and how many more for each byte of the conversation: templates write every message
@@ -41,9 +39,6 @@ pub const CHATML: &str = "\
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}
 ";
 
-static CHATML_TEMPLATE: LazyLock<Template> =
-    LazyLock::new(|| Template::parse(CHATML).expect("the template CHATML should parse"));
-
 /// A chat template, parsed.
 ///
 /// Templates come with models from anywhere, so they may be hostile. A template is a program of a small language
@@ -62,8 +57,8 @@ impl Template {
     }
 
     /// The template for models without one, [`CHATML`].
-    pub fn chatml() -> &'static Self {
-        &CHATML_TEMPLATE
+    pub fn chatml() -> Self {
+        Self::parse(CHATML).expect("the template CHATML should parse")
     }
 
     /// The text of a conversation.

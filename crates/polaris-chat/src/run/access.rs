@@ -15,7 +15,7 @@ pub(super) fn attribute(heap: &Heap, value: &Object, name: &str) -> Result<Objec
         let why = format!("an undefined value has no attribute `{}`", shown(name));
         return Err(Error::render(why));
     }
-    if let Some(found) = own_attribute(value, name) {
+    if let Some(found) = own_attribute(heap, value, name)? {
         return Ok(found);
     }
     match value {
@@ -45,7 +45,9 @@ pub(super) fn item(heap: &Heap, value: &Object, key: &Object) -> Result<Object> 
     };
     match (found, key) {
         (Some(found), _) => Ok(found),
-        (None, Object::Text(name)) => Ok(own_attribute(value, name).unwrap_or(Object::Undefined)),
+        (None, Object::Text(name)) => {
+            Ok(own_attribute(heap, value, name)?.unwrap_or(Object::Undefined))
+        }
         _ => Ok(Object::Undefined),
     }
 }
@@ -57,14 +59,14 @@ fn index(key: &Object, length: usize) -> Option<usize> {
     usize::try_from(at).ok().filter(|at| *at < length)
 }
 
-fn own_attribute(value: &Object, name: &str) -> Option<Object> {
+fn own_attribute(heap: &Heap, value: &Object, name: &str) -> Result<Option<Object>> {
     if let Some(method) = methods::find(value, name) {
-        return Some(Object::Method(Rc::new((value.clone(), method))));
+        return Ok(Some(Object::Method(Rc::new((value.clone(), method)))));
     }
     match value {
-        Object::Namespace(namespace) => namespace.get(name),
-        Object::Loop(state) => loop_attribute(state, name),
-        _ => None,
+        Object::Namespace(namespace) => namespace.get(heap, name),
+        Object::Loop(state) => Ok(loop_attribute(state, name)),
+        _ => Ok(None),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::arguments::{Arguments, integer, size};
-use super::interpreter::{Flow, Interpreter};
+use super::interpreter::{CALL, Flow, Interpreter};
 use super::object::{Function, Kind, Namespace, Object};
 use super::operators;
 use super::{methods, show};
@@ -15,13 +15,15 @@ const MAX_RANGE: usize = 100_000;
 impl Interpreter<'_> {
     pub(super) fn call(&mut self, callee: &Object, arguments: Arguments) -> Result<Object> {
         match callee {
-            Object::Macro { index, scope } => self.call_macro(*index, *scope, arguments),
+            Object::Macro { index, scope } => {
+                self.deeper(CALL, |this| this.call_macro(*index, *scope, arguments))
+            }
             Object::Loop(state) if self.program.loops[state.index].recursive => {
                 let [items] = arguments.take(["iterable"])?;
                 let items = items.unwrap_or(Object::Undefined);
                 let (index, scope, depth) = (state.index, state.scope, state.depth + 1);
                 self.captured(|this| {
-                    this.deeper(|this| this.run_loop(index, &items, scope, depth))?;
+                    this.deeper(CALL, |this| this.run_loop(index, &items, scope, depth))?;
                     Ok(Flow::Next)
                 })
             }

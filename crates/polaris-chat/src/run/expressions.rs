@@ -21,8 +21,8 @@ impl<'t> Interpreter<'t> {
             Expr::Int(value) => Ok(Object::Int(*value)),
             Expr::Float(value) => Ok(Object::Float(*value)),
             Expr::Text(text) => self.heap.text(text.as_str()),
-            Expr::Name(name) => Ok(self.lookup(name)),
-            composed => self.deeper(|this| this.evaluate_composed(composed)),
+            Expr::Name(name) => self.lookup(name),
+            composed => self.deeper(1, |this| this.evaluate_composed(composed)),
         }
     }
 

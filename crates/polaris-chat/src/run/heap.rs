@@ -20,7 +20,7 @@ pub(crate) struct Limits {
 }
 
 /// How many bytes are moved in about the time of one step.
-const STEP: usize = 64;
+const STEP: usize = 16;
 
 /// How deep lists and maps may nest: more than what `serde_json` reads, and little enough for recursion.
 pub(super) const MAX_NESTING: u32 = 140;

@@ -13,8 +13,11 @@ use crate::syntax::ast::{For, Node, Program, Statement, Target};
 use crate::value::Value;
 
 /// How deep statements, expressions and calls of macros may nest while a template runs. Macros that follow a JSON
-/// schema take about ten levels for each of its own; a level takes some hundred bytes of the stack.
+/// schema take about ten levels for each of its own; a level takes up to a kilobyte of the stack.
 const MAX_DEPTH: usize = 500;
+
+/// The levels of a call of a macro or loop, by the stack that it takes.
+pub(super) const CALL: usize = 4;
 
 /// Renders a program with these variables.
 pub(crate) fn render<'t>(
@@ -73,23 +76,28 @@ pub(super) struct Interpreter<'t> {
 }
 
 impl<'t> Interpreter<'t> {
-    /// Runs `work` one level deeper.
-    pub fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth == MAX_DEPTH {
+    /// Runs `work` so many levels deeper.
+    pub fn deeper<T>(
+        &mut self,
+        levels: usize,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if self.depth + levels > MAX_DEPTH {
             return Err(Error::limit("the depth of its calls and expressions", MAX_DEPTH as u64));
         }
-        self.depth += 1;
+        self.depth += levels;
         let result = work(self);
-        self.depth -= 1;
+        self.depth -= levels;
         result
     }
 
-    pub fn lookup(&self, name: &str) -> Object {
+    pub fn lookup(&self, name: &str) -> Result<Object> {
         let mut scope = self.scopes.get(self.current);
         while let Some(here) = scope {
             if let Some(value) = here.variables.get(name) {
-                return value.clone();
+                return Ok(value.clone());
             }
+            self.heap.step(1)?;
             scope = here.parent.and_then(|parent| self.scopes.get(parent));
         }
         let function = match name {
@@ -98,9 +106,9 @@ impl<'t> Interpreter<'t> {
             "namespace" => Function::Namespace,
             "raise_exception" => Function::RaiseException,
             "strftime_now" if self.now.is_some() => Function::StrftimeNow,
-            _ => return Object::Undefined,
+            _ => return Ok(Object::Undefined),
         };
-        Object::Function(function)
+        Ok(Object::Function(function))
     }
 
     pub fn define(&mut self, name: &'t str, value: Object) {
@@ -140,7 +148,7 @@ impl<'t> Interpreter<'t> {
     pub fn run(&mut self, nodes: &'t [Node]) -> Result<Flow> {
         for node in nodes {
             self.line = node.line;
-            let flow = self.deeper(|this| this.statement(node))?;
+            let flow = self.deeper(1, |this| this.statement(node))?;
             if flow != Flow::Next {
                 return Ok(flow);
             }
@@ -243,7 +251,7 @@ impl<'t> Interpreter<'t> {
                 self.define(name, value);
                 Ok(())
             }
-            Target::Attribute(name, attribute) => match self.lookup(name) {
+            Target::Attribute(name, attribute) => match self.lookup(name)? {
                 Object::Namespace(namespace) => namespace.set(&self.heap, attribute, value),
                 other => Err(Error::render(format!(
                     "`{name}` is {}; attributes can only be set in a namespace",

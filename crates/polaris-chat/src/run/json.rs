@@ -159,23 +159,27 @@ fn float(value: f64) -> String {
 fn string(text: &str, heap: &Heap, style: &Style, buffer: &mut Buffer) -> Result<()> {
     heap.work(text.len())?;
     buffer.push_str("\"")?;
-    for character in text.chars() {
-        match character {
-            '"' => buffer.push_str("\\\"")?,
-            '\\' => buffer.push_str("\\\\")?,
-            '\n' => buffer.push_str("\\n")?,
-            '\r' => buffer.push_str("\\r")?,
-            '\t' => buffer.push_str("\\t")?,
-            '\x08' => buffer.push_str("\\b")?,
-            '\x0c' => buffer.push_str("\\f")?,
-            '\0'..='\x1f' => buffer.push_str(&format!("\\u{:04x}", u32::from(character)))?,
-            _ if style.ascii && !(' '..='~').contains(&character) && character != '\x7f' => {
-                for unit in character.encode_utf16(&mut [0; 2]) {
+    let is_plain = |c: char| c >= ' ' && c != '"' && c != '\\' && (!style.ascii || c.is_ascii());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !is_plain(c)) {
+        buffer.push_str(&rest[..at])?;
+        let mut characters = rest[at..].chars();
+        match characters.next() {
+            Some('"') => buffer.push_str("\\\"")?,
+            Some('\\') => buffer.push_str("\\\\")?,
+            Some('\n') => buffer.push_str("\\n")?,
+            Some('\r') => buffer.push_str("\\r")?,
+            Some('\t') => buffer.push_str("\\t")?,
+            Some('\x08') => buffer.push_str("\\b")?,
+            Some('\x0c') => buffer.push_str("\\f")?,
+            other => {
+                for unit in other.unwrap_or_default().encode_utf16(&mut [0; 2]) {
                     buffer.push_str(&format!("\\u{unit:04x}"))?;
                 }
             }
-            _ => buffer.push(character)?,
         }
+        rest = characters.as_str();
     }
+    buffer.push_str(rest)?;
     buffer.push_str("\"")
 }

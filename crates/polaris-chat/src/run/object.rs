@@ -88,8 +88,17 @@ impl Map {
     /// The value under a name.
     pub fn get(&self, heap: &Heap, name: &str) -> Result<Option<&Object>> {
         heap.step(self.entries.len() / 4)?;
-        let found = self.entries.iter().find(|(key, _)| key.as_text() == Some(name));
-        Ok(found.map(|(_, value)| value))
+        for (key, value) in &self.entries {
+            if let Object::Text(key) = key
+                && key.len() == name.len()
+            {
+                heap.work(name.len())?;
+                if &*key.text == name {
+                    return Ok(Some(value));
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -99,8 +108,10 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    pub fn get(&self, name: &str) -> Option<Object> {
-        self.attributes.borrow().iter().find(|(key, ..)| key == name).map(|(_, v, _)| v.clone())
+    pub fn get(&self, heap: &Heap, name: &str) -> Result<Option<Object>> {
+        let attributes = self.attributes.borrow();
+        heap.step(attributes.len() / 4)?;
+        Ok(attributes.iter().find(|(key, ..)| key == name).map(|(_, value, _)| value.clone()))
     }
 
     pub fn set(&self, heap: &Heap, name: &str, value: Object) -> Result<()> {

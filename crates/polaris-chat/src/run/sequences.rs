@@ -157,7 +157,7 @@ impl Interpreter<'_> {
             let filter = text(&filter, "filter")?;
             for item in &elements.items {
                 let copy = copied(&heap, &arguments)?;
-                items.push(self.deeper(|this| this.filter(filter, item.clone(), copy))?);
+                items.push(self.deeper(1, |this| this.filter(filter, item.clone(), copy))?);
             }
         }
         heap.sequence(items, Kind::Generator)

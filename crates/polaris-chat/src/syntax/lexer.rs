@@ -40,6 +40,9 @@ impl Token {
     }
 }
 
+/// In bytes. Names are compared in single steps of a running template, so they have to be short.
+const LONGEST_NAME: usize = 200;
+
 /// Longer ones first, so that the first that fits is the right one.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}",
@@ -227,6 +230,9 @@ impl<'s> Lexer<'s> {
                 _ if first == '_' || first.is_alphabetic() => {
                     let length =
                         rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
+                    if length > LONGEST_NAME {
+                        return self.fail(format!("a name has more than {LONGEST_NAME} bytes"));
+                    }
                     self.push(Token::Name(rest[..length].to_owned()));
                     self.advance(length);
                 }

@@ -177,5 +177,5 @@ fn long_conversations_stay_within_the_limits() {
                   {% endfor %}{% set ns.text = ns.text + m.content %}{% endfor %}{{ ns.text }}";
     assert_eq!(render(source, &conversation).len(), 500 * 16 + 2 * (10 + 90 * 2 + 400 * 3));
     let large = Conversation::new(vec![Message::user("x".repeat(20 << 20))]);
-    assert_eq!(Template::chatml().render(&large).unwrap().len(), (20 << 20) + 51);
+    assert_eq!(Template::chatml().render(&large).unwrap().len(), (20 << 20) + 50);
 }
