@@ -204,7 +204,8 @@ impl Sampler {
             return middle;
         }
         let low = (middle - range).max(0.0);
-        let entropy = self.candidates.entropy() / (count as f64).ln();
+        let normaliser = self.candidates.softmax(1.0);
+        let entropy = self.candidates.entropy(normaliser) / (count as f64).ln();
         let exponent = f64::from(self.options.dynamic_temperature_exponent);
         low + (middle + range - low) * entropy.clamp(0.0, 1.0).powf(exponent)
     }

@@ -40,10 +40,17 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
+    /// Forgets all candidates; the room depends on the vocabulary alone, so only the first token allocates.
+    fn make_room(&mut self, count: usize) {
+        self.items.clear();
+        self.items.reserve(count);
+        self.entries.clear();
+        self.entries.reserve(count);
+    }
+
     /// All tokens that are not excluded.
     pub fn fill(&mut self, scores: &[f32]) {
-        self.items.clear();
-        self.items.reserve(scores.len());
+        self.make_room(scores.len());
         for (token, &logit) in scores.iter().enumerate() {
             if logit > f32::NEG_INFINITY {
                 self.items.push(Candidate { token: token as u32, logit, probability: 0.0 });
@@ -58,8 +65,7 @@ impl Candidates {
     pub fn fill_top(&mut self, scores: &[f32], count: usize) {
         const BLOCK: usize = 32;
         let room = count.saturating_mul(4).max(1024).min(scores.len() + BLOCK);
-        self.items.clear();
-        self.items.reserve(room + BLOCK);
+        self.make_room(room + BLOCK);
         let mut threshold = f32::NEG_INFINITY;
         for (block, chunk) in scores.chunks(BLOCK).enumerate() {
             let above = chunk.iter().fold(false, |above, &logit| above | (logit > threshold));
@@ -107,8 +113,9 @@ impl Candidates {
         best.token
     }
 
-    /// The probabilities at a temperature above 0.
-    pub fn softmax(&mut self, temperature: f64) {
+    /// The probabilities at a temperature above 0; the logarithm of what the exponentials were divided by, if the
+    /// temperature is 1.
+    pub fn softmax(&mut self, temperature: f64) -> f64 {
         let largest = self.largest();
         let mut sum = 0.0;
         // A temperature so small that its inverse is infinite leaves the largest logit: 0 * inf is not computed.
@@ -122,14 +129,15 @@ impl Candidates {
         for item in &mut self.items {
             item.probability *= scale;
         }
+        f64::from(largest) + sum.ln()
     }
 
-    /// The entropy of the probabilities at temperature 1, in nats.
-    pub fn entropy(&mut self) -> f64 {
-        self.softmax(1.0);
+    /// The entropy of the probabilities at temperature 1, in nats, from the result of `softmax`.
+    pub fn entropy(&self, normaliser: f64) -> f64 {
+        // Without a logarithm for each candidate: the surprise is the normaliser less the logit.
         let surprise = |item: &Candidate| match f64::from(item.probability) {
             0.0 => 0.0,
-            p => -p * p.ln(),
+            p => p * (normaliser - f64::from(item.logit)),
         };
         self.items.iter().map(surprise).sum()
     }
@@ -140,7 +148,6 @@ impl Candidates {
         // Together, candidates below this have less than `1 - mass`, so the cut is above it.
         let floor = ((1.0 - mass) / self.items.len() as f64) as f32 * 0.999;
         self.entries.clear();
-        self.entries.reserve(self.items.len());
         for item in self.items.iter().filter(|item| item.probability >= floor) {
             let (token, weight) = (item.token, item.probability);
             self.entries.push(Entry { key: -item.logit, token, weight });
@@ -152,10 +159,11 @@ impl Candidates {
 
     /// Keeps the candidates whose surprise is nearest to the entropy until their probabilities exceed `mass`.
     pub fn typical(&mut self, mass: f64) {
-        let entropy = self.entropy() as f32;
-        let distance = |item: &Candidate| (-item.probability.ln() - entropy).abs();
+        let normaliser = self.softmax(1.0);
+        let entropy = self.entropy(normaliser);
+        let distance =
+            |item: &Candidate| ((normaliser - f64::from(item.logit)) - entropy).abs() as f32;
         self.entries.clear();
-        self.entries.reserve(self.items.len());
         for item in &self.items {
             let (token, weight) = (item.token, item.probability);
             self.entries.push(Entry { key: distance(item), token, weight });
