@@ -156,7 +156,7 @@ fn grammars_of_llama_cpp_are_read() {
             let name = path.file_name().unwrap().to_str().unwrap();
             let samples: &[(&str, &str)] = &[
                 ("json.gbnf", "{\"a\": [1, true, \"x\\n\"]}"),
-                ("arithmetic.gbnf", "1 + x = 2\n"),
+                ("arithmetic.gbnf", "1 +x = 2\n"),
                 ("list.gbnf", "- one\n- two\n"),
             ];
             for (_, sample) in samples.iter().filter(|sample| sample.0 == name) {

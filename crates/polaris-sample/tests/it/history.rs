@@ -127,7 +127,8 @@ fn breakers_are_tokens_with_the_text_or_its_beginning() {
 #[test]
 fn options_outside_their_range_are_named() {
     let nan = f32::NAN;
-    let cases: Vec<(&str, fn(&mut Options, f32), Vec<f32>)> = vec![
+    type Case = (&'static str, fn(&mut Options, f32), Vec<f32>);
+    let cases: Vec<Case> = vec![
         ("top_p", |o, v| o.top_p = v, vec![nan, -0.1, 1.1, f32::INFINITY]),
         ("min_p", |o, v| o.min_p = v, vec![nan, -0.1, 1.5]),
         ("typical_p", |o, v| o.typical_p = v, vec![nan, 2.0]),

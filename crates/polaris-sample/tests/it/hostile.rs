@@ -199,7 +199,7 @@ fn expensive_schemas_meet_limits() {
     Grammar::from_json_schema(&(chain + "\"a8000\":{}}}")).unwrap();
     // 2^12 combinations.
     let pair = "{\"anyOf\":[{\"minimum\":1},{\"maximum\":1}]}";
-    let product = format!("{{\"type\":\"integer\",\"allOf\":[{}]}}", vec![pair; 12].join(","));
+    let product = format!("{{\"type\":\"integer\",\"allOf\":[{}]}}", [pair; 12].join(","));
     assert!(matches!(Grammar::from_json_schema(&product), Err(Error::Limit { .. })));
     // Each level twice: 2^40 ways through the references.
     let mut doubling = String::from("{\"$ref\":\"#/$defs/a0\",\"$defs\":{");
