@@ -18,7 +18,7 @@
 //! let mut sampler = Sampler::new(&Options::default(), vocabulary.len())?;
 //!
 //! let logits = vec![0.0; vocabulary.len()];
-//! let mut text = Vec::new();
+//! let mut text: Vec<u8> = Vec::new();
 //! loop {
 //!     let token = sampler.sample_masked(&logits, matcher.allowed()?)?;
 //!     sampler.accept(token)?;
