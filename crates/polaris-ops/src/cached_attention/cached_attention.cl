@@ -67,18 +67,20 @@
     const uint in_chunk = CHUNK > 0 ? position / CHUNK * CHUNK : 0; \
     const uint begin = max(in_window, in_chunk); \
     const ulong sequence_at = table_at + (ulong)sequence * MOST_BLOCKS; \
+    const ulong k_head = k_at + (ulong)key_head * cache_strides.s2; \
+    const ulong v_head = v_at + (ulong)key_head * cache_strides.s6; \
     const ulong query_at = q_at + (ulong)token * strides.s0 + (ulong)head * strides.s1; \
-    const ulong result_at = out_at + (ulong)token * strides.s3 + (ulong)head * strides.s4; \
     const float slope = HAS_SLOPES ? slopes[slopes_at + head] : 0.0f;
 
 // The rows of a position of the sequence.
 #define FIND_ROWS(key) \
     const uint block = (uint)clamp(table[sequence_at + (key) / BLOCK_SIZE], 0, (int)BLOCKS - 1); \
     const uint inside = (key) % BLOCK_SIZE; \
-    const ulong k_row = k_at + (ulong)block * cache_strides.s0 + (ulong)inside * cache_strides.s1 \
-        + (ulong)key_head * cache_strides.s2; \
-    const ulong v_row = v_at + (ulong)block * cache_strides.s4 + (ulong)inside * cache_strides.s5 \
-        + (ulong)key_head * cache_strides.s6;
+    const ulong k_row = k_head + (ulong)block * cache_strides.s0 + (ulong)inside * cache_strides.s1; \
+    const ulong v_row = v_head + (ulong)block * cache_strides.s4 + (ulong)inside * cache_strides.s5;
+
+// Where the result of a query begins.
+#define RESULT_AT (out_at + (ulong)token * strides.s3 + (ulong)head * strides.s4)
 
 // What a product of a query and a key becomes.
 #define FINISH_SCORE(score, key) \
@@ -100,6 +102,7 @@ void cached_attention_serial(OPERANDS)
         return;
     }
     FIND_QUERY(row)
+    const ulong result_at = RESULT_AT;
     float largest = -INFINITY, shift = 0.0f, sum = 0.0f;
     if (HAS_SINKS) {
         const float sink = sinks[sinks_at + head];
@@ -135,6 +138,8 @@ void cached_attention_serial(OPERANDS)
 #else
 
 #define UNROLLED _Pragma("unroll")
+// Unrolled, the masks of all steps would be kept in scalar registers for the whole loop over tiles.
+#define NOT_UNROLLED __attribute__((opencl_unroll_hint(1)))
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void cached_attention(OPERANDS, __local float *query)
@@ -183,7 +188,7 @@ void cached_attention(OPERANDS, __local float *query)
         }
         shared[lane] = score;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
+        NOT_UNROLLED for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
             if (lane < distance) {
                 shared[lane] = LARGER(shared[lane], shared[lane + distance]);
             }
@@ -198,7 +203,7 @@ void cached_attention(OPERANDS, __local float *query)
         weights[lane] = weight;
         shared[lane] = weight;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
+        NOT_UNROLLED for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
             if (lane < distance) {
                 shared[lane] += shared[lane + distance];
             }
@@ -217,6 +222,7 @@ void cached_attention(OPERANDS, __local float *query)
         }
     }
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const ulong result_at = RESULT_AT;
     UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
         barrier(CLK_LOCAL_MEM_FENCE);
         shared[lane] = sums[t];

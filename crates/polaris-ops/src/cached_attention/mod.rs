@@ -30,7 +30,9 @@
 //! Results are the same run after run and with any number of threads.
 
 mod cpu;
+mod cpu_cache;
 mod cpu_loops;
+mod cpu_tiles;
 mod cpu_tokens;
 mod geometry;
 mod opencl;
