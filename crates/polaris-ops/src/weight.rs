@@ -4,7 +4,7 @@
 //!
 //! | Format | Made by | Read by |
 //! |---|---|---|
-//! | [`Format::Block`] | [`encode`], [`from_blocks`] | `Copy`, `Lookup`, `MatMul`, `Convolution` on every device |
+//! | [`Format::Block`] | [`encode`], [`from_blocks`] | `Copy`, `Lookup`, `MatMul`, `Convolution`, `ExpertMatMul`, `CachedAttention` on every device |
 //! | [`Format::Panels`] | [`prepare`] on the CPU | the operation of their [`Role`], on that CPU |
 //!
 //! `copy::contiguous` expands blocks, [`expand`] whatever there is.

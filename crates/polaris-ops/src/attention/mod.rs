@@ -26,7 +26,7 @@
 mod cpu;
 mod cpu_gradient;
 mod cpu_gradient_block;
-mod cpu_loops;
+pub(crate) mod cpu_loops;
 mod cpu_tiles;
 mod geometry;
 mod opencl;
@@ -37,6 +37,7 @@ mod suite;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cpu_tiles::for_tasks;
 pub use opencl::Kernel;
 pub(crate) use opencl_program::shipped_programs;
 pub(crate) use suite::FAMILY;

@@ -4,3 +4,4 @@ pub mod blocks;
 pub mod map;
 pub mod math;
 pub mod simd;
+pub mod vectors;

@@ -101,7 +101,8 @@ impl Enqueue for Launch<'_> {
         // SAFETY: launches in this crate are of its own programs. Their arguments are sizes, strides and
         // offsets of arrays, whose layouts lie inside their buffers (`Array` sees to it) and fit together
         // (`Operation::check`, which comes before every kernel); indices that are data are checked before
-        // they are used (`indexing`). Within these bounds each kernel reads and writes only what it is
+        // they are used (`indexing`), or kept inside by the kernel (`cached_attention`, `cache_write`,
+        // `expert_matmul`, `route`). Within these bounds each kernel reads and writes only what it is
         // given, which the suites of polaris-testkit run in every layout and under every configuration.
         Ok(unsafe { self.run(global, local) }?)
     }

@@ -9,6 +9,7 @@ mod cross_entropy;
 mod empty;
 mod fused;
 mod indexing;
+mod language;
 mod matmul;
 mod norm;
 mod operations;

@@ -69,6 +69,10 @@ families! {
     cross_entropy: 120,
     sort: 80,
     attention: 120,
+    cached_attention: 120,
+    cache_write: 100,
+    expert_matmul: 120,
+    route: 100,
 }
 
 /// Families that nobody gave a number of cases. Products have tests of their own.

@@ -1,0 +1,243 @@
+// Attention of tokens to a paged cache of keys and values.
+//
+// Layouts: `cached_attention` has a work-group for each token and head, which takes tiles of WORK_GROUP
+// positions: a work-item scores one position, the group makes weights of the scores with a running
+// softmax, and then work-items take elements of the values side by side, in as many slices of the tile as
+// there is room for. `cached_attention_serial` has a work-item for each token and head, takes any
+// sizes and leaves little for a compiler to get wrong: sums are kept in the output.
+//
+// Parameters:
+//   K, V           stored types of keys and values: f32, f16, bf16 or a format of blocks
+//   SERIAL         1 for the serial kernel
+//   VALUE_TILES    elements of a value for each work-item
+//   WORK_GROUP     work-items in a group, a power of two
+//
+// Arguments:
+//   sizes          heads, heads that share keys, elements of a key, elements of a value, work-items that
+//                  take a value (a power of two), queries, whether there are sinks, whether slopes
+//   pages          blocks of the cache, positions of a block, sequences, blocks of a sequence, positions of
+//                  the longest sequence, the window, the chunk, whether keys are read in fours
+//   cap            the softcap, or 0
+//   strides        of q: token, head, element; of the output the same
+//   cache_strides  of keys: block, position, head, element; of values the same
+//   query          memory of the group for a query
+//
+// The table and the tokens are dense. Indices that lead nowhere are replaced by the nearest that do.
+#ifndef K
+#define K f32
+#define V f32
+#define SERIAL 0
+#define VALUE_TILES 1
+#endif
+#ifndef WORK_GROUP
+#define WORK_GROUP 256
+#endif
+
+#define HEADS sizes.s0
+#define SHARING sizes.s1
+#define DEPTH sizes.s2
+#define VALUES sizes.s3
+#define VALUE_LANES sizes.s4
+#define QUERIES sizes.s5
+#define HAS_SINKS sizes.s6
+#define HAS_SLOPES sizes.s7
+#define BLOCKS pages.s0
+#define BLOCK_SIZE pages.s1
+#define SEQUENCES pages.s2
+#define MOST_BLOCKS pages.s3
+#define LONGEST pages.s4
+#define WINDOW pages.s5
+#define CHUNK pages.s6
+#define IN_FOURS pages.s7
+
+#define OPERANDS \
+    float scale, float cap, uint8 sizes, uint8 pages, uint8 strides, uint8 cache_strides, \
+    __global float *out, ulong out_at, __global const float *q, ulong q_at, \
+    __global const STORAGE(K) *k, ulong k_at, __global const STORAGE(V) *v, ulong v_at, \
+    __global const int *table, ulong table_at, __global const int *tokens, ulong tokens_at, \
+    __global const float *sinks, ulong sinks_at, __global const float *slopes, ulong slopes_at
+
+// The token and head of a query, where it is, and the positions that it sees.
+#define FIND_QUERY(row) \
+    const uint token = (row) / HEADS, head = (row) % HEADS, key_head = head / SHARING; \
+    const uint sequence = (uint)clamp(tokens[tokens_at + 2 * token], 0, (int)SEQUENCES - 1); \
+    const uint position = (uint)clamp(tokens[tokens_at + 2 * token + 1], 0, (int)LONGEST - 1); \
+    const uint end = position + 1; \
+    const uint in_window = WINDOW > 0 && WINDOW < end ? end - WINDOW : 0; \
+    const uint in_chunk = CHUNK > 0 ? position / CHUNK * CHUNK : 0; \
+    const uint begin = max(in_window, in_chunk); \
+    const ulong sequence_at = table_at + (ulong)sequence * MOST_BLOCKS; \
+    const ulong k_head = k_at + (ulong)key_head * cache_strides.s2; \
+    const ulong v_head = v_at + (ulong)key_head * cache_strides.s6; \
+    const ulong query_at = q_at + (ulong)token * strides.s0 + (ulong)head * strides.s1; \
+    const float slope = HAS_SLOPES ? slopes[slopes_at + head] : 0.0f;
+
+// The rows of a position of the sequence.
+#define FIND_ROWS(key) \
+    const uint block = (uint)clamp(table[sequence_at + (key) / BLOCK_SIZE], 0, (int)BLOCKS - 1); \
+    const uint inside = (key) % BLOCK_SIZE; \
+    const ulong k_row = k_head + (ulong)block * cache_strides.s0 + (ulong)inside * cache_strides.s1; \
+    const ulong v_row = v_head + (ulong)block * cache_strides.s4 + (ulong)inside * cache_strides.s5;
+
+// Where the result of a query begins.
+#define RESULT_AT (out_at + (ulong)token * strides.s3 + (ulong)head * strides.s4)
+
+// What a product of a query and a key becomes.
+#define FINISH_SCORE(score, key) \
+    if (cap > 0.0f) { \
+        score = cap * tanh(score / cap); \
+    } \
+    score += slope * ((float)(key) - (float)position);
+
+// A NaN is never the larger one: it shows in the sum.
+#define LARGER(a, b) ((b) > (a) ? (b) : (a))
+
+#if SERIAL
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void cached_attention_serial(OPERANDS)
+{
+    const uint row = get_global_id(0);
+    if (row >= QUERIES) {
+        return;
+    }
+    FIND_QUERY(row)
+    const ulong result_at = RESULT_AT;
+    float largest = -INFINITY, shift = 0.0f, sum = 0.0f;
+    if (HAS_SINKS) {
+        const float sink = sinks[sinks_at + head];
+        largest = LARGER(largest, sink);
+        shift = largest == -INFINITY ? 0.0f : largest;
+        sum = exp(sink - shift);
+    }
+    for (uint i = 0; i < VALUES; ++i) {
+        out[result_at + i * strides.s5] = 0.0f;
+    }
+    for (uint key = begin; key < end; ++key) {
+        FIND_ROWS(key)
+        float score = 0.0f;
+        for (uint i = 0; i < DEPTH; ++i) {
+            score += scale * q[query_at + i * strides.s2] * (float)LOAD(K)(k, k_row + i * cache_strides.s3);
+        }
+        FINISH_SCORE(score, key)
+        const float next = LARGER(largest, score);
+        shift = next == -INFINITY ? 0.0f : next;
+        const float factor = exp(largest - shift), weight = exp(score - shift);
+        largest = next;
+        sum = sum * factor + weight;
+        for (uint i = 0; i < VALUES; ++i) {
+            const ulong at = result_at + i * strides.s5;
+            out[at] = out[at] * factor + weight * (float)LOAD(V)(v, v_row + i * cache_strides.s7);
+        }
+    }
+    for (uint i = 0; i < VALUES; ++i) {
+        out[result_at + i * strides.s5] *= sum == 0.0f ? 0.0f : 1.0f / sum;
+    }
+}
+
+#else
+
+#define UNROLLED _Pragma("unroll")
+// Unrolled, the masks of all steps would be kept in scalar registers for the whole loop over tiles.
+#define NOT_UNROLLED __attribute__((opencl_unroll_hint(1)))
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void cached_attention(OPERANDS, __local float *query)
+{
+    __local float weights[WORK_GROUP], shared[WORK_GROUP];
+    __local ulong value_rows[WORK_GROUP];
+    const uint lane = get_local_id(0);
+    FIND_QUERY(get_group_id(0))
+    for (uint i = lane; i < DEPTH; i += WORK_GROUP) {
+        query[i] = scale * q[query_at + i * strides.s2];
+    }
+    const uint value_lane = lane % VALUE_LANES, slice = lane / VALUE_LANES;
+    const uint slices = WORK_GROUP / VALUE_LANES;
+    float largest = -INFINITY, sum = 0.0f;
+    if (HAS_SINKS) {
+        const float sink = sinks[sinks_at + head];
+        largest = LARGER(largest, sink);
+        sum = exp(sink - (largest == -INFINITY ? 0.0f : largest));
+    }
+    float sums[VALUE_TILES];
+    UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
+        sums[t] = 0.0f;
+    }
+    for (uint first = begin; first < end; first += WORK_GROUP) {
+        const uint count = min(end - first, (uint)WORK_GROUP);
+        // The query is written, and the weights of the last tile are read.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float score = -INFINITY;
+        if (lane < count) {
+            const uint key = first + lane;
+            FIND_ROWS(key)
+            value_rows[lane] = v_row;
+            score = 0.0f;
+            if (IN_FOURS) {
+                for (uint i = 0; i < DEPTH; i += 4) {
+                    const float4 four = LOAD4(K)(k, k_row + i);
+                    score += query[i] * four.s0 + query[i + 1] * four.s1 + query[i + 2] * four.s2
+                        + query[i + 3] * four.s3;
+                }
+            } else {
+                for (uint i = 0; i < DEPTH; ++i) {
+                    score += query[i] * (float)LOAD(K)(k, k_row + i * cache_strides.s3);
+                }
+            }
+            FINISH_SCORE(score, key)
+        }
+        shared[lane] = score;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        NOT_UNROLLED for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
+            if (lane < distance) {
+                shared[lane] = LARGER(shared[lane], shared[lane + distance]);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        const float next = LARGER(largest, shared[0]);
+        const float shift = next == -INFINITY ? 0.0f : next;
+        const float factor = exp(largest - shift);
+        const float weight = lane < count ? exp(score - shift) : 0.0f;
+        largest = next;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        weights[lane] = weight;
+        shared[lane] = weight;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        NOT_UNROLLED for (uint distance = WORK_GROUP / 2; distance > 0; distance /= 2) {
+            if (lane < distance) {
+                shared[lane] += shared[lane + distance];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        sum = sum * factor + shared[0];
+        UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
+            const uint i = t * WORK_GROUP + value_lane;
+            if (i < VALUES) {
+                float part = 0.0f;
+                for (uint at = slice; at < count; at += slices) {
+                    part += weights[at] * (float)LOAD(V)(v, value_rows[at] + i * cache_strides.s7);
+                }
+                sums[t] = sums[t] * factor + part;
+            }
+        }
+    }
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const ulong result_at = RESULT_AT;
+    UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        shared[lane] = sums[t];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint distance = WORK_GROUP / 2; distance >= VALUE_LANES; distance /= 2) {
+            if (lane < distance) {
+                shared[lane] += shared[lane + distance];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        const uint i = t * WORK_GROUP + lane;
+        if (lane < VALUE_LANES && i < VALUES) {
+            out[result_at + i * strides.s5] = shared[lane] * inverse;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,222 @@
+//! Attention to a cache on OpenCL devices.
+
+use polaris_core::DType;
+use polaris_runtime::Device;
+use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
+
+use super::geometry::Sizes;
+use super::{CachedAttention, Inputs};
+use crate::format::{Block, Stored};
+use crate::opencl::{ELEMENT, Enqueue, pass_array, work_group};
+use crate::{Array, Result, copy};
+
+/// The kernels of attention to a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// A work-group for each token and head.
+    Grouped,
+    /// A work-item for each token and head: slow, and little that a compiler could get wrong.
+    Serial,
+}
+
+impl Kernel {
+    /// Its part of the kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grouped => "grouped",
+            Self::Serial => "serial",
+        }
+    }
+
+    /// Its function in the program.
+    const fn entry(self) -> &'static str {
+        match self {
+            Self::Grouped => "cached_attention",
+            Self::Serial => "cached_attention_serial",
+        }
+    }
+}
+
+/// The most elements of a value for each work-item.
+const MOST_TILES: usize = 4;
+
+const PARTS: &[&str] = &[ELEMENT, include_str!("cached_attention.cl")];
+
+/// What one program is specialised for.
+#[derive(Debug, Clone, Copy)]
+struct Config {
+    kernel: Kernel,
+    k: Stored,
+    v: Stored,
+    value_tiles: usize,
+    work_group: usize,
+}
+
+impl Config {
+    fn new(kernel: Kernel, device: &OpenClDevice, values: usize, k: &Array, v: &Array) -> Self {
+        let items = work_group(device).max(1);
+        // The largest power of two.
+        let work_group = 1 << items.ilog2();
+        let value_tiles =
+            if kernel == Kernel::Serial { 1 } else { values.div_ceil(work_group).max(1) };
+        Self { kernel, k: k.stored(), v: v.stored(), value_tiles, work_group }
+    }
+
+    fn key(&self) -> u64 {
+        let types = self.k.code() << 8 | self.v.code();
+        ((types << 8 | self.value_tiles as u64) << 8 | self.kernel as u64) << 16
+            | self.work_group as u64
+    }
+
+    fn source(&self) -> ProgramSource {
+        let mut texts: Vec<&str> = self.k.texts().collect();
+        if self.v != self.k {
+            texts.extend(self.v.texts());
+        }
+        let defines = texts.into_iter().fold(Defines::new(), Defines::text);
+        let defines = defines
+            .code("K", self.k.name())
+            .code("V", self.v.name())
+            .number("SERIAL", self.kernel == Kernel::Serial)
+            .number("VALUE_TILES", self.value_tiles as i64)
+            .number("WORK_GROUP", self.work_group as i64);
+        let Self { k, v, kernel, value_tiles, .. } = self;
+        let name = format!("cached_attention.cl {k}_{v}_{}{value_tiles}", kernel.name());
+        ProgramSource { name, parts: PARTS, defines, options: "" }
+    }
+
+    /// Bytes of local memory.
+    fn local_bytes(&self, depth: usize) -> usize {
+        depth.max(1) * size_of::<f32>()
+            + self.work_group * (2 * size_of::<f32>() + size_of::<u64>())
+    }
+}
+
+pub fn supports(
+    kernel: Kernel,
+    device: &OpenClDevice,
+    sizes: &Sizes,
+    arrays: &Inputs<'_>,
+    output: &Array,
+) -> bool {
+    let capabilities = device.capabilities();
+    let config = Config::new(kernel, device, sizes.values, arrays.k, arrays.v);
+    // Kernels count in 32 bits, and go beyond the last position by a tile.
+    let most = i32::MAX as usize / 4;
+    let counts = [
+        sizes.tokens.saturating_mul(sizes.heads),
+        sizes.blocks,
+        sizes.sequences,
+        sizes.most_blocks.saturating_mul(sizes.block_size),
+        sizes.depth,
+        sizes.values,
+    ];
+    let strides =
+        [arrays.q, arrays.k, arrays.v, output].map(|array| array.layout().strides().to_vec());
+    let of_elements = [arrays.q, arrays.k, arrays.v, output].map(|array| {
+        let layout = array.layout();
+        layout
+            .shape()
+            .last()
+            .zip(layout.strides().last())
+            .map_or(0, |(n, stride)| n.saturating_mul(*stride))
+    });
+    counts.into_iter().chain(of_elements).all(|count| count <= most)
+        && strides.iter().flatten().all(|&stride| stride <= u32::MAX as usize)
+        && [arrays.k, arrays.v].iter().all(|cache| capabilities.supports(cache.dtype()))
+        && match kernel {
+            Kernel::Grouped => {
+                config.value_tiles <= MOST_TILES
+                    && capabilities.local_memory_bytes >= config.local_bytes(sizes.depth) as u64
+            }
+            Kernel::Serial => true,
+        }
+}
+
+/// Whether keys can be read in fours.
+fn in_fours(k: &Array) -> bool {
+    let (strides, depth) = (k.layout().strides(), k.shape()[3]);
+    strides[3] == 1
+        && k.first_element().is_multiple_of(4)
+        && depth.is_multiple_of(4)
+        && strides[..3].iter().all(|stride| stride.is_multiple_of(4))
+}
+
+pub fn run(
+    op: &CachedAttention,
+    kernel: Kernel,
+    device: &OpenClDevice,
+    sizes: &Sizes,
+    arrays: &Inputs<'_>,
+    output: &Array,
+) -> Result<()> {
+    let config = Config::new(kernel, device, sizes.values, arrays.k, arrays.v);
+    let queries = sizes.tokens * sizes.heads;
+    // Small arrays, which strides of their own would take too many registers for.
+    let dense = |array: &Array| match array.layout().is_contiguous() {
+        true => Ok(array.clone()),
+        false => copy::contiguous(array),
+    };
+    let (table, tokens) = (dense(arrays.table)?, dense(arrays.tokens)?);
+    let [sinks, slopes] = [arrays.sinks, arrays.slopes].map(|array| array.map(dense).transpose());
+    let (sinks, slopes) = (sinks?, slopes?);
+    let key = ("cached_attention", config.key());
+    let built = device.kernel(key, kernel.entry(), || config.source())?;
+    let numbers = |numbers: [usize; 8]| numbers.map(|number| number as u32);
+    let limit = |limit: Option<usize>| limit.unwrap_or(0).min(u32::MAX as usize);
+    let value_lanes = sizes.values.next_power_of_two().min(config.work_group);
+    let strides = |array: &Array| array.layout().strides().to_vec();
+    let (q, out) = (strides(arrays.q), strides(output));
+    let (k, v) = (strides(arrays.k), strides(arrays.v));
+    let mut launch = device
+        .launch(&built)
+        .value(sizes.scale as f32)
+        .value(op.softcap.unwrap_or(0.0) as f32)
+        .value(numbers([
+            sizes.heads,
+            sizes.group(),
+            sizes.depth,
+            sizes.values,
+            value_lanes,
+            queries,
+            usize::from(op.sinks),
+            usize::from(op.slopes),
+        ]))
+        .value(numbers([
+            sizes.blocks,
+            sizes.block_size,
+            sizes.sequences,
+            sizes.most_blocks,
+            op.longest,
+            limit(op.window),
+            limit(op.chunk),
+            usize::from(in_fours(arrays.k)),
+        ]))
+        .value(numbers([q[0], q[1], q[2], out[0], out[1], out[2], 0, 0]))
+        .value(numbers([k[0], k[1], k[2], k[3], v[0], v[1], v[2], v[3]]));
+    let (sinks, slopes) = (sinks.as_ref().unwrap_or(arrays.q), slopes.as_ref().unwrap_or(arrays.q));
+    for array in [output, arrays.q, arrays.k, arrays.v, &table, &tokens, sinks, slopes] {
+        launch = pass_array(launch, array);
+    }
+    match kernel {
+        Kernel::Grouped => launch
+            .local(sizes.depth.max(1) * size_of::<f32>())
+            .enqueue(&[queries * config.work_group], &[config.work_group]),
+        Kernel::Serial => launch.enqueue(&[queries], &[config.work_group]),
+    }
+}
+
+/// Each type of keys and values with each kernel, and wide values.
+pub(super) fn shipped_programs() -> Vec<ProgramSource> {
+    let config = |kernel, k, v, value_tiles| Config { kernel, k, v, value_tiles, work_group: 256 };
+    let dense = [DType::F32, DType::F16, DType::BF16].map(Stored::Dense);
+    let mut configs = Vec::new();
+    for stored in dense.into_iter().chain([Stored::Block(Block::Q8_0)]) {
+        for kernel in [Kernel::Grouped, Kernel::Serial] {
+            configs.push(config(kernel, stored, stored, 1));
+        }
+    }
+    configs.push(config(Kernel::Grouped, dense[0], dense[1], 1));
+    configs.push(config(Kernel::Grouped, dense[1], dense[1], MOST_TILES));
+    configs.iter().map(Config::source).collect()
+}
