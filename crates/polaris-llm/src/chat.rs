@@ -13,8 +13,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Chat {
     engine: Engine,
-    /// `None`: ChatML.
-    template: Option<Template>,
+    template: Template,
     conversation: Conversation,
     end_of_turn: Option<String>,
 }
@@ -32,19 +31,16 @@ impl Chat {
             String::from_utf8_lossy(piece).into_owned()
         };
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-        let template = match engine.model().template().map(Template::parse) {
-            Some(Ok(template)) => Some(template),
-            Some(Err(error)) => {
-                log::warn!("the model's chat template cannot be used, ChatML is used instead: {error}");
-                None
-            }
-            None => {
-                log::warn!("the model has no chat template, ChatML is used instead");
-                None
-            }
+        let instead = |why: String| {
+            log::warn!("{why}; ChatML is used instead");
+            Template::chatml()
         };
-        let end_of_turn =
-            template.as_ref().unwrap_or(Template::chatml()).end_of_turn(&bos, &eos);
+        let template = match engine.model().template().map(Template::parse) {
+            Some(Ok(template)) => template,
+            Some(Err(error)) => instead(format!("the model's chat template cannot be used ({error})")),
+            None => instead("the model has no chat template".to_owned()),
+        };
+        let end_of_turn = template.end_of_turn(&bos, &eos);
         let conversation = Conversation { bos, eos, ..Conversation::new(Vec::new()) };
         Ok(Self { engine, template, conversation, end_of_turn })
     }
@@ -85,8 +81,7 @@ impl Chat {
     /// # Errors
     /// If the template refuses it.
     pub fn prompt(&self) -> Result<String> {
-        let template = self.template.as_ref().unwrap_or(Template::chatml());
-        Ok(template.render(&self.conversation)?)
+        Ok(self.template.render(&self.conversation)?)
     }
 
     /// Says something and returns the answer, which `on_text` is given while it is written. What was stopped stays in

@@ -30,3 +30,7 @@ pub use perplexity::{Divergence, Perplexity, PerplexityOptions};
 pub use plan::Plan;
 pub use source::Source;
 pub use weights::SourceTensor;
+
+pub use polaris_chat::Message;
+pub use polaris_sample::{Grammar, Mirostat, Options as SampleOptions};
+pub use polaris_tokenizer::{Special, Tokenizer};

@@ -71,6 +71,8 @@ causes! {
     Graph(polaris_graph::Error), "A session.";
     #[cfg(any(feature = "text", feature = "image"))]
     Model(polaris_models::Error), "A model with its surroundings.";
+    #[cfg(feature = "llm")]
+    LanguageModel(polaris_llm::Error), "A language model.";
     #[cfg(feature = "train")]
     Data(polaris_data::Error), "Data.";
     #[cfg(feature = "train")]

@@ -21,6 +21,7 @@
 //! | `train` | [`nn`], [`data`] |
 //! | `text` | tokenizers, [`models`]: text to vectors |
 //! | `image` | images as inputs and as data sets |
+//! | `llm` | [`llm`]: language models from GGUF files |
 //! | `tools` | [`bench`](mod@bench), [`check`], [`tuner`] |
 //!
 //! All are on by default. Without any of them there are devices, tensors with gradients, and all operations.
@@ -59,6 +60,8 @@ pub use polaris_data as data;
 pub use polaris_files as files;
 #[cfg(feature = "onnx")]
 pub use polaris_graph as graph;
+#[cfg(feature = "llm")]
+pub use polaris_llm as llm;
 #[cfg(any(feature = "text", feature = "image"))]
 pub use polaris_models as models;
 #[cfg(feature = "train")]
