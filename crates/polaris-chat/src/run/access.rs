@@ -95,13 +95,12 @@ fn loop_attribute(state: &Loop, name: &str) -> Option<Object> {
 /// `value[start:stop:step]`.
 pub(super) fn slice(heap: &Heap, value: &Object, bounds: [Option<Object>; 3]) -> Result<Object> {
     let length = match value {
-        Object::Undefined => return Err(Error::render("an undefined value cannot be sliced")),
         Object::Text(text) => {
             heap.work(text.len())?;
             text.chars().count()
         }
         Object::List(list) if matches!(list.kind, Kind::List | Kind::Tuple) => list.items.len(),
-        _ => return Ok(Object::Undefined),
+        _ => return Err(Error::render(format!("{} cannot be sliced", value.name()))),
     };
     let mut numbers = [None; 3];
     for (number, bound) in numbers.iter_mut().zip(&bounds) {

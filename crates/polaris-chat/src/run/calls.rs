@@ -135,6 +135,9 @@ impl Interpreter<'_> {
         let mut entries = Vec::new();
         match positional.as_slice() {
             [] => {}
+            [Object::Undefined] => {
+                return Err(Error::render("a map is made of an undefined value"));
+            }
             [Object::Map(map)] => {
                 self.heap.room_for_items(map.entries.len() * 2)?;
                 entries.extend(map.entries.iter().cloned());

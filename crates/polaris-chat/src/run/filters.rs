@@ -216,7 +216,11 @@ fn indent(heap: &Heap, value: &Object, arguments: Arguments) -> Result<Object> {
     }
     let truth = |value: Option<Object>| value.is_some_and(|value| value.truth());
     let (first, blank) = (truth(first), truth(blank));
-    let text = show::to_text(value, heap)? + "\n";
+    let Object::Text(text) = value else {
+        return Err(Error::render(format!("`indent` indents strings, not {}", value.name())));
+    };
+    heap.room(text.len())?;
+    let text = text.text.to_string() + "\n";
     let mut buffer = heap.buffer();
     for (place, line) in strings::lines(&text).enumerate() {
         let line = strings::without_end(line);

@@ -30,7 +30,7 @@ impl Parser {
         self.nested(Self::conditional)
     }
 
-    /// An expression without `if`, as between `in` and `if` of a loop.
+    /// An expression without `if` outside of brackets: the items of a loop and the condition of an `if` block.
     pub(super) fn unconditional(&mut self) -> Result<Expr> {
         self.nested(Self::or)
     }

@@ -229,7 +229,7 @@ impl Parser {
         let mut branches = Vec::new();
         let mut otherwise = Vec::new();
         loop {
-            let condition = self.tuple(Self::expression)?;
+            let condition = self.tuple(Self::unconditional)?;
             self.end_block()?;
             branches.push((condition, self.body(&["elif", "else", "endif"])?));
             if self.take_name("elif") {
