@@ -2,6 +2,7 @@
 
 mod bench;
 mod embed;
+mod llm;
 mod model;
 #[cfg(test)]
 mod reference;
@@ -15,6 +16,9 @@ use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
+pub use llm::{
+    BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, Tokenize,
+};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
@@ -35,6 +39,7 @@ pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
   polaris devices --measure           measure every device
   polaris check --device gpu          test the kernels of this driver
   polaris run model.onnx --random-inputs
+  polaris chat model.gguf             chat with a language model
   polaris bench memory --json         print figures for programs to read
 
 Exit codes:
@@ -198,13 +203,48 @@ pub enum Command {
   polaris export runs/mine/model.safetensors --out mine.onnx --json")]
     Export(Export),
 
-    /// Generate text with a trained GPT
+    /// Chat with a language model in the terminal
     ///
-    /// Prints the text on stdout while it is generated.
+    /// Reads messages from stdin, a line each (a line that ends in \ goes on in the next), and prints the answers while
+    /// they are generated. The model's own chat template writes the prompt; models without one get ChatML, with a
+    /// warning. Only what is new in a conversation is computed. Ctrl-C stops an answer, not the chat.
+    ///
+    /// Commands: /system TEXT, /reset, /save FILE, /help, /exit. docs/llm.md describes models, formats and options.
     #[command(after_help = "Examples:
+  polaris chat model.gguf
+  polaris chat model.gguf --system 'Answer in one sentence.' -c 8192
+  echo 'Name three stars.' | polaris chat model.gguf --json
+  polaris chat model.gguf --json-schema answer.json --temperature 0")]
+    Chat(Box<Chat>),
+
+    /// Generate text with a language model, from a GGUF file or from `polaris train`
+    ///
+    /// Prints the text on stdout while it is generated. For GPTs of `polaris train`, `--temperature`, `--top-k`,
+    /// `--seed`, `--prompt` and `--tokens` apply; they sample from all tokens unless `--top-k` says otherwise.
+    #[command(after_help = "Examples:
+  polaris generate model.gguf -p 'The pole star is' -n 64
+  polaris generate model.gguf -p 'One, two,' --temperature 0 --stop '.'
+  polaris generate model.gguf -p 'A person: ' --json-schema person.json
   polaris generate runs/text --prompt 'In the beginning '
   polaris generate runs/text --tokens 100 --temperature 0 --json")]
-    Generate(Generate),
+    Generate(Box<Generate>),
+
+    /// Score how well a language model predicts a text, by itself or beside another model
+    ///
+    /// Cuts the text into windows and scores the second half of each, as llama.cpp does, so that figures can be
+    /// compared. With `--base` it also prints the mean KL divergence from that model, and how often both agree on the
+    /// most probable token.
+    #[command(after_help = "Examples:
+  polaris perplexity model.gguf wiki.txt
+  polaris perplexity model-q4.gguf wiki.txt --base model-f16.gguf --windows 20 --json")]
+    Perplexity(Perplexity),
+
+    /// Show the tokens of a text
+    #[command(after_help = "Examples:
+  polaris tokenize model.gguf 'Hello world'
+  polaris tokenize model.gguf '<|im_start|>user' --special --bare
+  polaris tokenize model.gguf --json < text.txt")]
+    Tokenize(Tokenize),
 
     /// Run an ONNX model
     ///
@@ -229,12 +269,16 @@ pub enum Command {
   polaris embed model.onnx sentences.txt.gz -o vectors.jsonl --pooling cls --mode gpu --json")]
     Embed(Box<Embed>),
 
-    /// Show the inputs, outputs, parameters and operators of an ONNX model
+    /// Show what a model is made of: ONNX or GGUF
+    ///
+    /// For a GGUF file: metadata, architecture, tensors by type, and whether weights and cache fit each device. For an
+    /// ONNX model: inputs, outputs, parameters and operators.
     ///
     /// Lists unsupported operators, and the work and memory of one run with the dimensions of `--dim`. Operators are
     /// counted as they are in the file, before the graph passes.
     #[command(after_help = "Examples:
   polaris info model.onnx
+  polaris info model.gguf -c 8192
   polaris info model.onnx --dim batch=8 --dim sequence=128 --json")]
     Info(Info),
 
@@ -318,6 +362,17 @@ pub enum Bench {
   polaris bench model model.onnx --dim batch=8 --mode gpu --runs 50 --json
   polaris bench model model.onnx --threads 1 --profile trace.json")]
     Model(Box<BenchModel>),
+
+    /// Measure a language model: tokens per second of prompts and of generation
+    ///
+    /// As `llama-bench` does: `pp512` is a prompt of 512 tokens, `tg128` the generation of 128 tokens from an empty
+    /// context; means and standard deviations of five repetitions after one that is not counted. Tokens are drawn from
+    /// the vocabulary. `GB/s` are the bytes of all weights by the time of a generated token.
+    #[command(after_help = "Examples:
+  polaris bench llm model.gguf
+  polaris bench llm model.gguf -p 512,2048 -n 128 --threads 1 --json
+  polaris bench llm model.gguf --mode gpu")]
+    Llm(BenchLlm),
 
     /// Compare CPU, GPU and hybrid on the workloads that models consist of
     ///

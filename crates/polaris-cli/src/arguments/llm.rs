@@ -59,9 +59,9 @@ pub struct SamplingChoice {
     #[arg(long, value_name = "T", default_value_t = 0.8)]
     pub temperature: f32,
 
-    /// Sample from the K most probable tokens; 0 for all
-    #[arg(long, value_name = "K", default_value_t = 40)]
-    pub top_k: i32,
+    /// Sample from the K most probable tokens; 0 for all [default: 40]
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<i32>,
 
     /// Sample from the most probable tokens that together have this probability; 1 for all
     #[arg(long, value_name = "P", default_value_t = 0.95)]
@@ -143,7 +143,7 @@ impl SamplingChoice {
             penalty_presence: self.presence_penalty,
             dry_multiplier: self.dry_multiplier,
             top_n_sigma: self.top_n_sigma,
-            top_k: self.top_k,
+            top_k: self.top_k.unwrap_or(40),
             typical_p: self.typical,
             top_p: self.top_p,
             min_p: self.min_p,

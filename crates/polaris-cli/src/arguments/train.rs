@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::{Constraint, EngineChoice, SamplingChoice};
 use clap::Args;
 
 /// Options of `train`.
@@ -58,32 +59,40 @@ pub struct Export {
 /// Options of `generate`.
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// A model file, or the folder of a training run
+    /// A GGUF file, a model file of `polaris train`, or the folder of a training run
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
     /// Start with this text
-    #[arg(long, default_value = "\n", value_name = "TEXT")]
+    #[arg(short, long, default_value = "\n", value_name = "TEXT")]
     pub prompt: String,
 
-    /// Append this many tokens
-    #[arg(long, default_value_t = 300, value_name = "N")]
-    pub tokens: usize,
+    /// Append at most this many tokens [default: 300]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub tokens: Option<usize>,
 
-    /// Sample with this temperature: below 1 sharpens the distribution, above 1 flattens it, 0 is greedy
-    #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature)]
-    pub temperature: f64,
+    /// End the text before this one; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
 
-    /// Sample from the K most probable tokens; 0 samples from all
-    #[arg(long, default_value_t = 0, value_name = "K")]
-    pub top_k: usize,
+    /// Go on where the model would end
+    #[arg(long)]
+    pub ignore_end: bool,
 
-    /// Seed the sampling
-    #[arg(long, default_value_t = 0, value_name = "SEED")]
-    pub seed: u64,
-}
+    /// Recognise the texts of special tokens in the prompt, such as <|im_end|>
+    #[arg(long)]
+    pub special: bool,
 
-fn temperature(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "expected a number that is at least 0".to_owned())
+    /// Leave out the beginning of a prompt that is longer than the context
+    #[arg(long)]
+    pub truncate: bool,
+
+    #[command(flatten)]
+    pub engine: EngineChoice,
+
+    #[command(flatten)]
+    pub sampling: SamplingChoice,
+
+    #[command(flatten)]
+    pub constraint: Constraint,
 }

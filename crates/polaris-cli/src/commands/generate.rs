@@ -1,4 +1,4 @@
-//! `polaris generate`: samples text from a trained GPT.
+//! `polaris generate`: samples text from a GPT of `polaris train`; files of other models go to `llm::generate`.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -24,6 +24,9 @@ struct Generated {
 }
 
 pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
+    if super::llm::is_gguf(&options.model) {
+        return super::llm::generate::run(global, options);
+    }
     let json = global.json;
     let path = model_path(&options.model)?;
     let mut session = Session::on_cpu(global)?;
@@ -41,8 +44,12 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
         tokens.push(0);
     }
     let given = tokens.len();
-    let sampling =
-        Sampling { temperature: options.temperature, top_k: options.top_k, seed: options.seed };
+    let asked = &options.sampling;
+    let sampling = Sampling {
+        temperature: f64::from(asked.temperature.max(0.0)),
+        top_k: asked.top_k.map_or(0, |k| k.max(0) as usize),
+        seed: asked.seed,
+    };
     let mut stdout = std::io::stdout().lock();
     let terminal = stdout.is_terminal();
     let mut shown = Vec::new();
@@ -53,7 +60,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     }
     let begin = std::time::Instant::now();
     let context = about.input.first().copied().unwrap_or(1);
-    generate(&*model, &device, context, &mut tokens, options.tokens, &sampling, |token| {
+    generate(&*model, &device, context, &mut tokens, options.tokens.unwrap_or(300), &sampling, |token| {
         shown.push(token);
         if !json {
             // A character may take several tokens; print it when it is complete.
