@@ -90,7 +90,8 @@ fn binaries(root: &Path) -> Result<Vec<Tests>> {
 /// The tests of a long binary in several processes. Its tests are dealt out in turn, so that neighbours, which take about
 /// as long, go to different ones.
 fn parts(tests: Tests) -> Result<Vec<Tests>> {
-    let count = LONGEST.iter().find(|(name, _)| *name == tests.package).map_or(1, |(_, count)| *count);
+    let count =
+        LONGEST.iter().find(|(name, _)| *name == tests.package).map_or(1, |(_, count)| *count);
     if count == 1 {
         return Ok(vec![tests]);
     }

@@ -16,9 +16,7 @@ use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
-pub use llm::{
-    BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, Tokenize,
-};
+pub use llm::{BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, Tokenize};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};

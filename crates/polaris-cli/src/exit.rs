@@ -36,10 +36,18 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
             Some(polaris::graph::Error::Runtime(error)) => Some(error),
             _ => None,
         };
+        let of_llm = || match cause.downcast_ref::<polaris::llm::Error>() {
+            Some(
+                polaris::llm::Error::Runtime(error)
+                | polaris::llm::Error::Ops(polaris::ops::Error::Runtime(error)),
+            ) => Some(error),
+            _ => None,
+        };
         let of_bench = || cause.downcast_ref::<polaris_bench::Error>()?.runtime();
         let of_tuner = || cause.downcast_ref::<polaris_tuner::Error>()?.runtime();
         let direct = cause.downcast_ref::<RuntimeError>();
-        direct.or_else(of_ops).or_else(of_graph).or_else(of_bench).or_else(of_tuner)
+        let of_models = direct.or_else(of_ops).or_else(of_graph).or_else(of_llm);
+        of_models.or_else(of_bench).or_else(of_tuner)
     })
 }
 
@@ -53,7 +61,11 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             Some(polaris_bench::Error::Graph(error)) => matches!(error, ModeWithoutDevice { .. }),
             Some(polaris_bench::Error::Models(error)) => matches!(error, UnknownLength { .. }),
             _ => error.is::<Usage>(),
-        };
+        }
+        || matches!(error.downcast_ref(), Some(polaris::llm::Error::Sample(_)));
+    if matches!(error.downcast_ref(), Some(polaris::llm::Error::Cancelled)) {
+        return INTERRUPTED;
+    }
     if is_usage {
         return USAGE;
     }

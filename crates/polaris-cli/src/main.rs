@@ -66,6 +66,9 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Quickstart => commands::quickstart::run(global),
         Command::Run(options) => commands::model::run::run(global, &options),
         Command::Embed(options) => commands::embed::run(global, &options),
+        Command::Chat(options) => commands::llm::chat::run(global, &options),
+        Command::Perplexity(options) => commands::llm::perplexity::run(global, &options),
+        Command::Tokenize(options) => commands::llm::tokenize::run(&global, &options),
         Command::Info(options) => commands::model::info::run(global, &options),
         Command::Plan(options) => commands::model::plan::run(global, &options),
         Command::OnnxTest(options) => commands::model::onnx_test::run(global, &options),
@@ -80,6 +83,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Bench { what: Bench::Model(options) } => {
             commands::model::bench::run(global, &options)
         }
+        Command::Bench { what: Bench::Llm(options) } => commands::llm::bench::run(global, &options),
         Command::Bench { what: Bench::Modes(options) } => {
             commands::bench_modes::run(global, &options)
         }

@@ -35,6 +35,40 @@ fn safe_json(json: &str) -> Cow<'_, str> {
     json.chars().map(escape).collect()
 }
 
+/// Prints a result as one line of JSON, for results that follow one another.
+pub fn print_json_line<T: Serialize>(result: &T) -> anyhow::Result<()> {
+    print_as_it_is(&safe_json(&serde_json::to_string(result)?))
+}
+
+/// Text that a model writes, on stdout as it comes: as it is for a program, escaped for a terminal.
+pub struct Stream {
+    visible: bool,
+    terminal: bool,
+    closed: bool,
+}
+
+impl Stream {
+    /// `visible`: whether anything is written.
+    pub fn new(visible: bool) -> Self {
+        Self { visible, terminal: std::io::stdout().is_terminal(), closed: false }
+    }
+
+    /// Writes text; false once nobody reads it any more.
+    pub fn write(&mut self, text: &str) -> bool {
+        if self.visible && !self.closed {
+            let text = if self.terminal { printable_lines(text) } else { Cow::Borrowed(text) };
+            let mut stdout = std::io::stdout().lock();
+            self.closed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err();
+        }
+        !self.closed
+    }
+
+    /// Whether nobody reads it any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
 /// Prints text of one or more lines. A closed pipe (`polaris devices | head -1`) is not an error.
 pub fn print_line(text: &str) -> anyhow::Result<()> {
     print_as_it_is(&printable_lines(text))

@@ -91,7 +91,8 @@ impl Rotary {
 
     /// Cosines and sines for positions: a row for each position, an element for each pair.
     pub fn fill(&self, frequencies: &[f64], positions: &[i32], cos: &mut [f32], sin: &mut [f32]) {
-        let rows = cos.chunks_mut(frequencies.len().max(1)).zip(sin.chunks_mut(frequencies.len().max(1)));
+        let rows =
+            cos.chunks_mut(frequencies.len().max(1)).zip(sin.chunks_mut(frequencies.len().max(1)));
         for (&position, (cos, sin)) in positions.iter().zip(rows) {
             for ((&frequency, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
                 let (s, c) = (f64::from(position) * frequency).sin_cos();

@@ -45,12 +45,7 @@ impl Cache {
     }
 
     /// Room for so many tokens.
-    pub fn new(
-        device: &DeviceRef,
-        config: &Config,
-        dtype: DType,
-        tokens: usize,
-    ) -> Result<Self> {
+    pub fn new(device: &DeviceRef, config: &Config, dtype: DType, tokens: usize) -> Result<Self> {
         let blocks = tokens.div_ceil(BLOCK).max(1);
         let mut layers = Vec::with_capacity(config.layers.len());
         for layer in &config.layers {

@@ -37,7 +37,9 @@ impl Chat {
         };
         let template = match engine.model().template().map(Template::parse) {
             Some(Ok(template)) => template,
-            Some(Err(error)) => instead(format!("the model's chat template cannot be used ({error})")),
+            Some(Err(error)) => {
+                instead(format!("the model's chat template cannot be used ({error})"))
+            }
             None => instead("the model has no chat template".to_owned()),
         };
         let end_of_turn = template.end_of_turn(&bos, &eos);
@@ -120,7 +122,10 @@ impl Chat {
         let starts = encoded.starts_with(tokenizer.begin());
         let tokens = if starts { encoded } else { [tokenizer.begin(), &encoded].concat() };
         if tokens.len() >= self.engine.context() {
-            return Err(Error::ContextFull { tokens: tokens.len() + 1, context: self.engine.context() });
+            return Err(Error::ContextFull {
+                tokens: tokens.len() + 1,
+                context: self.engine.context(),
+            });
         }
         let mut options = options.clone();
         options.stop.extend(self.end_of_turn.clone());

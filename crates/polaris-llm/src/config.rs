@@ -245,6 +245,13 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Bytes of cached keys and values for a token.
+    pub fn cache_bytes(&self, ty: crate::CacheType) -> usize {
+        crate::cache::Cache::bytes_per_token(self, ty.dtype())
+    }
+}
+
 /// What is not there counts as one.
 fn or_one(value: f64) -> f64 {
     if value == 0.0 { 1.0 } else { value }
@@ -261,12 +268,16 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     }
     let key = "attention.sliding_window_pattern";
     let list = match keys.metadata.value(&keys.name(key)) {
-        Some(polaris_gguf::Value::Array(_)) if rule.list => {
-            keys.metadata.list::<bool>(&keys.name(key)).ok().flatten().map(|list| {
-                list.into_iter().map(usize::from).collect::<Vec<_>>()
-            })
-            .or(keys.metadata.list::<u64>(&keys.name(key))?.map(|list| list.into_iter().map(|value| usize::from(value != 0)).collect()))
-        }
+        Some(polaris_gguf::Value::Array(_)) if rule.list => keys
+            .metadata
+            .list::<bool>(&keys.name(key))
+            .ok()
+            .flatten()
+            .map(|list| list.into_iter().map(usize::from).collect::<Vec<_>>())
+            .or(keys
+                .metadata
+                .list::<u64>(&keys.name(key))?
+                .map(|list| list.into_iter().map(|value| usize::from(value != 0)).collect())),
         _ => None,
     };
     if let Some(list) = list {
@@ -367,7 +378,9 @@ fn layers(
     windows: &[Option<usize>],
 ) -> Result<Vec<Layer>> {
     let architecture = keys.architecture;
-    let missing = || Error::model(format!("its metadata do not have `{}`", keys.name("attention.head_count")));
+    let missing = || {
+        Error::model(format!("its metadata do not have `{}`", keys.name("attention.head_count")))
+    };
     let heads = keys.per_layer("attention.head_count", all)?.ok_or_else(missing)?;
     let key_heads = keys.per_layer("attention.head_count_kv", all)?.unwrap_or(heads.clone());
     let sizes = |key: &str| -> Result<[Option<usize>; 2]> {

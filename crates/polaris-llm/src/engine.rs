@@ -211,9 +211,14 @@ impl Engine {
     ///
     /// # Errors
     /// As for [`Engine::feed`].
-    pub fn step(&mut self, tokens: &[(usize, u32)], is_cancelled: &dyn Fn() -> bool) -> Result<&[f32]> {
+    pub fn step(
+        &mut self,
+        tokens: &[(usize, u32)],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<&[f32]> {
         if tokens.len() > self.batch {
-            let what = format!("{} sequences at once; at most {} fit a batch", tokens.len(), self.batch);
+            let what =
+                format!("{} sequences at once; at most {} fit a batch", tokens.len(), self.batch);
             return Err(Error::Argument { what });
         }
         let mut items = Vec::with_capacity(tokens.len());
@@ -240,7 +245,9 @@ impl Engine {
         }
         let Some(there) = self.sequences.get(sequence) else {
             let count = self.sequences.len();
-            return Err(Error::Argument { what: format!("there is no sequence {sequence} of {count}") });
+            return Err(Error::Argument {
+                what: format!("there is no sequence {sequence} of {count}"),
+            });
         };
         let needed = there.tokens.len() + tokens.len();
         match needed > self.context {
@@ -260,7 +267,8 @@ impl Engine {
             let sequence = &mut self.sequences[numbers[item.sequence]];
             self.cache.grow(sequence, item.position + 1)?;
         }
-        let sequences: Vec<&Sequence> = numbers.iter().map(|&number| &self.sequences[number]).collect();
+        let sequences: Vec<&Sequence> =
+            numbers.iter().map(|&number| &self.sequences[number]).collect();
         self.inputs.write(self.model.config(), items, &sequences)?;
         let outputs = items.iter().filter(|item| item.wants_logits).count();
         let size = Size { tokens: items.len(), outputs };
@@ -299,7 +307,12 @@ impl Engine {
         }
         let unused = self.model.weights().unused();
         if self.plans.is_empty() && size.outputs > 0 && !unused.is_empty() {
-            let names = unused.iter().take(8).map(|name| polaris_core::printable(name)).collect::<Vec<_>>().join(", ");
+            let names = unused
+                .iter()
+                .take(8)
+                .map(|name| polaris_core::printable(name))
+                .collect::<Vec<_>>()
+                .join(", ");
             log::warn!("{} tensors of the model are not used: {names}", unused.len());
         }
         self.plans.insert(size, made);

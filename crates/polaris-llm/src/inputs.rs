@@ -101,13 +101,21 @@ impl Inputs {
     }
 
     /// Writes what a run needs.
-    pub fn write(&mut self, config: &Config, items: &[Item], sequences: &[&Sequence]) -> Result<()> {
+    pub fn write(
+        &mut self,
+        config: &Config,
+        items: &[Item],
+        sequences: &[&Sequence],
+    ) -> Result<()> {
         let staged = &mut self.staged;
         fill(&mut staged.ids, items.iter().map(|item| item.token as i32));
         fill(&mut staged.positions, items.iter().map(|item| item.position as i32));
         let places = items.iter().flat_map(|item| [item.sequence as i32, item.position as i32]);
         fill(&mut staged.places, places);
-        fill(&mut staged.slots, items.iter().map(|item| sequences[item.sequence].slot(item.position)));
+        fill(
+            &mut staged.slots,
+            items.iter().map(|item| sequences[item.sequence].slot(item.position)),
+        );
         let wanted = items.iter().enumerate().filter(|(_, item)| item.wants_logits);
         fill(&mut staged.outputs, wanted.map(|(row, _)| row as i32));
         let columns = self.table.shape()[1];
@@ -117,7 +125,8 @@ impl Inputs {
             let rows = staged.table.len().div_ceil(columns.max(1));
             staged.table.resize(rows * columns, 0);
         }
-        let first = |array: &Array, values: &[i32]| array.buffer().view(0..values.len())?.write(values);
+        let first =
+            |array: &Array, values: &[i32]| array.buffer().view(0..values.len())?.write(values);
         first(&self.ids, &staged.ids)?;
         first(&self.places, &staged.places)?;
         first(&self.positions, &staged.positions)?;
@@ -134,7 +143,9 @@ impl Inputs {
             angles.cos.buffer().view(0..elements)?.write(&*cos)?;
             angles.sin.buffer().view(0..elements)?.write(&*sin)?;
         }
-        if let (Some(array), Some((scale, length, offset))) = (&self.temperature, config.temperature) {
+        if let (Some(array), Some((scale, length, offset))) =
+            (&self.temperature, config.temperature)
+        {
             let of = |item: &Item| {
                 let turns = ((item.position as f64 + offset) / length).floor();
                 (1.0 + scale * turns.ln_1p()) as f32

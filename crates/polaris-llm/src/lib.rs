@@ -10,7 +10,7 @@ pub mod angles;
 pub mod architecture;
 mod cache;
 mod chat;
-pub mod config;
+mod config;
 mod engine;
 mod error;
 mod generate;
@@ -22,6 +22,7 @@ mod source;
 mod weights;
 
 pub use chat::Chat;
+pub use config::{Config, Layer, Mixture};
 pub use engine::{CacheType, Engine, EngineOptions, Wanted};
 pub use error::{Error, Result};
 pub use generate::{Finish, GenerateOptions, Generated, Prompt};

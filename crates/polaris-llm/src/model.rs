@@ -62,7 +62,8 @@ impl Model {
         progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
         let mut config = Config::read(&source.metadata)?;
-        let weights = Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
+        let weights =
+            Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
         let vocabulary = weights.require("token_embd.weight")?.shape().dims()[0];
         let context = if options.context == 0 { config.context } else { options.context };
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
@@ -152,7 +153,8 @@ fn resolve_rotary(
     let original = metadata
         .get::<u64>(&format!("{name}.rope.scaling.original_context_length"))?
         .map_or(config.context, |original| original as usize);
-    let long = if context > original { "rope_factors_long.weight" } else { "rope_factors_short.weight" };
+    let long =
+        if context > original { "rope_factors_long.weight" } else { "rope_factors_short.weight" };
     let divisors = match config.architecture.frequency_factors {
         true => weights.find("rope_freqs.weight").or_else(|| weights.find(long)),
         false => None,

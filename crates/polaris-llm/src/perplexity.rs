@@ -71,10 +71,8 @@ impl Engine {
     ) -> Result<Perplexity> {
         let window = options.window;
         if window < 4 || window > self.context() {
-            let what = format!(
-                "a window of {window} tokens; 4 to {} fit the context",
-                self.context()
-            );
+            let what =
+                format!("a window of {window} tokens; 4 to {} fit the context", self.context());
             return Err(Error::Argument { what });
         }
         let count = (tokens.len() / window).min(options.windows.unwrap_or(usize::MAX));

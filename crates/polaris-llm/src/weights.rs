@@ -111,7 +111,9 @@ impl Weights {
         let Some(array) = self.find(name) else { return Ok(None) };
         let found = array.shape().dims();
         let is_same = found == dims
-            || dims.len() == 1 && array.elements() == dims[0] && found.iter().any(|&dim| dim == dims[0]);
+            || dims.len() == 1
+                && array.elements() == dims[0]
+                && found.iter().any(|&dim| dim == dims[0]);
         match is_same {
             true => Ok(Some(array)),
             false => Err(Error::TensorShape {

@@ -60,20 +60,29 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     }
     let begin = std::time::Instant::now();
     let context = about.input.first().copied().unwrap_or(1);
-    generate(&*model, &device, context, &mut tokens, options.tokens.unwrap_or(300), &sampling, |token| {
-        shown.push(token);
-        if !json {
-            // A character may take several tokens; print it when it is complete.
-            let text = tokenizer.decode(&shown);
-            let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
-            if let Some(new) = whole.get(written..) {
-                let new = for_reader(new, terminal);
-                broken = stdout.write_all(new.as_bytes()).and_then(|()| stdout.flush()).is_err();
-                written = whole.len();
+    generate(
+        &*model,
+        &device,
+        context,
+        &mut tokens,
+        options.tokens.unwrap_or(300),
+        &sampling,
+        |token| {
+            shown.push(token);
+            if !json {
+                // A character may take several tokens; print it when it is complete.
+                let text = tokenizer.decode(&shown);
+                let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                if let Some(new) = whole.get(written..) {
+                    let new = for_reader(new, terminal);
+                    broken =
+                        stdout.write_all(new.as_bytes()).and_then(|()| stdout.flush()).is_err();
+                    written = whole.len();
+                }
             }
-        }
-        !broken && !interrupt::requested()
-    })?;
+            !broken && !interrupt::requested()
+        },
+    )?;
     let seconds = begin.elapsed().as_secs_f64();
     drop(stdout);
     let count = tokens.len() - given;

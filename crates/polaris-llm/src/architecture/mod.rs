@@ -182,8 +182,15 @@ pub struct Window {
 
 impl Window {
     /// No layer slides.
-    pub const NONE: Self =
-        Self { default: 0, period: 0, first: false, chunks: false, list: false, layers: 0, fixed: 0 };
+    pub const NONE: Self = Self {
+        default: 0,
+        period: 0,
+        first: false,
+        chunks: false,
+        list: false,
+        layers: 0,
+        fixed: 0,
+    };
 
     /// The last of each so many layers sees everything, if the file names a window.
     pub const fn period(period: usize) -> Self {

@@ -74,8 +74,7 @@ const COHERE: Architecture = Architecture {
 /// Experts whose weights are not normalised.
 const UNNORMALIZED: Experts = Experts { normalize: Normalize::No, ..BASE.experts };
 /// Experts of DeepSeek and those that followed it: sigmoid, and a key that says whether weights are normalised.
-const SIGMOID: Experts =
-    Experts {
+const SIGMOID: Experts = Experts {
     gating: Gating::Sigmoid,
     normalize: Normalize::Key,
     scale: Some(1.0),
@@ -123,11 +122,31 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..HALVES
     },
     Architecture { name: "openelm", quirk: Quirk::TiedOutput, ..HALVES },
-    Architecture { name: "plamo3", window: Window::period(8), sliding_rotary: SlidingRotary::Unscaled, ..HALVES },
-    Architecture { name: "apertus", activation: Activation::Xielu, frequency_factors: true, ..HALVES },
-    Architecture { name: "hunyuan_vl", head_norm: HeadNorm::RmsAfterRotation, quirk: Quirk::Hunyuan, ..HALVES },
+    Architecture {
+        name: "plamo3",
+        window: Window::period(8),
+        sliding_rotary: SlidingRotary::Unscaled,
+        ..HALVES
+    },
+    Architecture {
+        name: "apertus",
+        activation: Activation::Xielu,
+        frequency_factors: true,
+        ..HALVES
+    },
+    Architecture {
+        name: "hunyuan_vl",
+        head_norm: HeadNorm::RmsAfterRotation,
+        quirk: Quirk::Hunyuan,
+        ..HALVES
+    },
     Architecture { name: "hunyuan-moe", head_norm: HeadNorm::RmsAfterRotation, ..HALVES },
-    Architecture { name: "hunyuan-dense", head_norm: HeadNorm::RmsAfterRotation, quirk: Quirk::Hunyuan, ..HALVES },
+    Architecture {
+        name: "hunyuan-dense",
+        head_norm: HeadNorm::RmsAfterRotation,
+        quirk: Quirk::Hunyuan,
+        ..HALVES
+    },
     Architecture { name: "mistral3", temperature: Temperature::Key, ..BASE },
     Architecture {
         name: "baichuan",
@@ -135,25 +154,73 @@ pub const ARCHITECTURES: &[Architecture] = &[
         alibi: Alibi::InModelsOf(40, 8.0),
         ..ADJACENT
     },
-    Architecture { name: "refact", rotary: None, alibi: Alibi::Fixed(8.0), experts: Experts { never: true, ..BASE.experts }, ignored: SCALES_AND_BIASES, ..ADJACENT },
-    Architecture { name: "talkie", head_norm: HeadNorm::RmsAfterRotation, logit_scale: LogitScale::Multiply, ignored: &["ffn_up.scale", "ffn_gate.scale"], quirk: Quirk::Talkie, ..HALVES },
+    Architecture {
+        name: "refact",
+        rotary: None,
+        alibi: Alibi::Fixed(8.0),
+        experts: Experts { never: true, ..BASE.experts },
+        ignored: SCALES_AND_BIASES,
+        ..ADJACENT
+    },
+    Architecture {
+        name: "talkie",
+        head_norm: HeadNorm::RmsAfterRotation,
+        logit_scale: LogitScale::Multiply,
+        ignored: &["ffn_up.scale", "ffn_gate.scale"],
+        quirk: Quirk::Talkie,
+        ..HALVES
+    },
     // With layer norms.
     Architecture { name: "gpt2", ..GPT },
     Architecture { name: "starcoder", ..GPT },
     Architecture { name: "bloom", alibi: Alibi::Fixed(8.0), ..GPT },
     Architecture { name: "mpt", alibi: Alibi::Key, clamp: true, ..GPT },
-    Architecture { name: "jais", alibi: Alibi::Key, activation: Activation::Silu, attention_scale: AttentionScale::Inverse, ..GPT },
+    Architecture {
+        name: "jais",
+        alibi: Alibi::Key,
+        activation: Activation::Silu,
+        attention_scale: AttentionScale::Inverse,
+        ..GPT
+    },
     Architecture { name: "gptneox", rotary: Some(Halves), parallel: Parallel::Key, ..GPT },
     Architecture { name: "starcoder2", rotary: Some(Halves), ..GPT },
     Architecture { name: "codeshell", rotary: Some(Halves), frequency_factors: true, ..GPT },
     Architecture { name: "phi2", rotary: Some(Halves), parallel: Parallel::Yes, ..GPT },
-    Architecture { name: "falcon", rotary: Some(Halves), parallel: Parallel::Yes, quirk: Quirk::Falcon, ..GPT },
-    Architecture { name: "jais2", rotary: Some(Halves), activation: Activation::ReluSquared, ..GPT },
-    Architecture { name: "nemotron", rotary: Some(Halves), activation: Activation::ReluSquared, ..GPT },
+    Architecture {
+        name: "falcon",
+        rotary: Some(Halves),
+        parallel: Parallel::Yes,
+        quirk: Quirk::Falcon,
+        ..GPT
+    },
+    Architecture {
+        name: "jais2",
+        rotary: Some(Halves),
+        activation: Activation::ReluSquared,
+        ..GPT
+    },
+    Architecture {
+        name: "nemotron",
+        rotary: Some(Halves),
+        activation: Activation::ReluSquared,
+        ..GPT
+    },
     Architecture { name: "orion", rotary: Some(Halves), activation: Activation::Silu, ..GPT },
-    Architecture { name: "stablelm", rotary: Some(Halves), activation: Activation::Silu, parallel: Parallel::WithoutNorm, ..GPT },
+    Architecture {
+        name: "stablelm",
+        rotary: Some(Halves),
+        activation: Activation::Silu,
+        parallel: Parallel::WithoutNorm,
+        ..GPT
+    },
     Architecture { name: "command-r", ..COHERE },
-    Architecture { name: "cohere2", ignored: &[], rotated: Rotated::Sliding, window: Window::period(4), ..COHERE },
+    Architecture {
+        name: "cohere2",
+        ignored: &[],
+        rotated: Rotated::Sliding,
+        window: Window::period(4),
+        ..COHERE
+    },
     // With scalars.
     Architecture { name: "gemma", ..GEMMA },
     Architecture {
@@ -191,21 +258,44 @@ pub const ARCHITECTURES: &[Architecture] = &[
     // Mixtures.
     Architecture { name: "qwen2moe", experts: UNNORMALIZED, ..HALVES },
     Architecture { name: "qwen3moe", ..HALVES },
-    Architecture { name: "mellum", window: Window { list: true, ..Window::period(1) }, sliding_rotary: SlidingRotary::SameUnscaled, ..HALVES },
+    Architecture {
+        name: "mellum",
+        window: Window { list: true, ..Window::period(1) },
+        sliding_rotary: SlidingRotary::SameUnscaled,
+        ..HALVES
+    },
     Architecture { name: "olmoe", experts: UNNORMALIZED, ignored: SCALES_AND_INPUTS, ..HALVES },
     Architecture { name: "qwen3vlmoe", ..HALVES },
-    Architecture { name: "bailingmoe", experts: Experts { normalize: Normalize::Key, scale: Some(1.0), ..BASE.experts }, ..ADJACENT },
+    Architecture {
+        name: "bailingmoe",
+        experts: Experts { normalize: Normalize::Key, scale: Some(1.0), ..BASE.experts },
+        ..ADJACENT
+    },
     Architecture { name: "bailingmoe2", experts: SIGMOID, ..HALVES },
-    Architecture { name: "deepseek", experts: Experts { scale: Some(1.0), ..UNNORMALIZED }, ..ADJACENT },
+    Architecture {
+        name: "deepseek",
+        experts: Experts { scale: Some(1.0), ..UNNORMALIZED },
+        ..ADJACENT
+    },
     Architecture { name: "dots1", experts: SIGMOID, ..HALVES },
-    Architecture { name: "minimax-m2", experts: Experts { normalize: Normalize::Yes, scale: None, ..SIGMOID }, ignored: SCALES_AND_INPUTS, ..HALVES },
+    Architecture {
+        name: "minimax-m2",
+        experts: Experts { normalize: Normalize::Yes, scale: None, ..SIGMOID },
+        ignored: SCALES_AND_INPUTS,
+        ..HALVES
+    },
     Architecture { name: "arctic", quirk: Quirk::Arctic, ..ADJACENT },
     Architecture {
         name: "smallthinker",
         rotated: Rotated::SlidingIfAny,
         window: Window { first: true, fixed: 4096, ..Window::period(4) },
         sliding_rotary: SlidingRotary::Base,
-        experts: Experts { gating: Gating::Softmax, reads_gating: true, activation: Some(Activation::Relu), ..BASE.experts },
+        experts: Experts {
+            gating: Gating::Softmax,
+            reads_gating: true,
+            activation: Some(Activation::Relu),
+            ..BASE.experts
+        },
         quirk: Quirk::RouterFirst,
         ..HALVES
     },
@@ -235,14 +325,25 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..HALVES
     },
     Architecture { name: "phimoe", frequency_factors: true, ..HALVES },
-    Architecture { name: "dbrx", norm: Norm::Layer, feed_forward_norm: "attn_output_norm", clamp: true, ..HALVES },
+    Architecture {
+        name: "dbrx",
+        norm: Norm::Layer,
+        feed_forward_norm: "attn_output_norm",
+        clamp: true,
+        ..HALVES
+    },
     Architecture {
         name: "ernie4_5-moe",
         experts: Experts { interleaved: true, ..BASE.experts },
         ignored: SCALES_AND_OUTPUT,
         ..ADJACENT
     },
-    Architecture { name: "glm4moe", feed_forward_norm: "post_attention_norm", experts: SIGMOID, ..HALVES },
+    Architecture {
+        name: "glm4moe",
+        feed_forward_norm: "post_attention_norm",
+        experts: SIGMOID,
+        ..HALVES
+    },
     Architecture { name: "hy_v3", experts: SIGMOID, ignored: &[], ..HALVES },
     Architecture {
         name: "gpt-oss",
@@ -250,7 +351,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
         window: Window::period(2),
         sliding_rotary: SlidingRotary::Base,
         activation: Activation::ClampedSwiglu,
-        experts: Experts { gating: Gating::SoftmaxOfChosen, normalize: Normalize::No, ..BASE.experts },
+        experts: Experts {
+            gating: Gating::SoftmaxOfChosen,
+            normalize: Normalize::No,
+            ..BASE.experts
+        },
         ..HALVES
     },
     Architecture {
@@ -258,7 +363,14 @@ pub const ARCHITECTURES: &[Architecture] = &[
         rotated: Rotated::ExceptEvery(4),
         window: Window { default: 8192, chunks: true, ..Window::period(4) },
         temperature: Temperature::Unrotated { scale: 0.1, length: 8192.0, offset: 1.0 },
-        experts: Experts { gating: Gating::Sigmoid, normalize: Normalize::No, weigh_input: true, select_by_logits: true, interleaved: true, ..BASE.experts },
+        experts: Experts {
+            gating: Gating::Sigmoid,
+            normalize: Normalize::No,
+            weigh_input: true,
+            select_by_logits: true,
+            interleaved: true,
+            ..BASE.experts
+        },
         quirk: Quirk::Llama4,
         ..PLAIN
     },
@@ -274,4 +386,3 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..HALVES
     },
 ];
-

@@ -67,14 +67,10 @@ impl Decoder<'_> {
             longest: 0,
         };
         let output = self.build.make(DType::F32, &[self.size.tokens, heads, layer.value_size])?;
-        self.build.emit_operation(
-            "attention",
-            Operation::Attention(attention),
-            &inputs,
-            output,
-        );
+        self.build.emit_operation("attention", Operation::Attention(attention), &inputs, output);
         let joined = self.build.reshape(output, &[self.size.tokens, heads * layer.value_size])?;
-        let joined = self.norm_of(NormKind::Rms, joined, &scope.name("attn_sub_norm"))?.unwrap_or(joined);
+        let joined =
+            self.norm_of(NormKind::Rms, joined, &scope.name("attn_sub_norm"))?.unwrap_or(joined);
         let joined = self.gate(scope, x, joined)?;
         self.linear_required(joined, &scope.name("attn_output")).map(Some)
     }
@@ -148,7 +144,10 @@ impl Decoder<'_> {
             return self.rotate_and_norm(scope, x);
         }
         let name = scope.name(norm);
-        let length = self.weights.find(&format!("{name}.weight")).map(|weight| weight.shape().dims().to_vec());
+        let length = self
+            .weights
+            .find(&format!("{name}.weight"))
+            .map(|weight| weight.shape().dims().to_vec());
         let x = match length.as_deref() {
             // Over all heads together.
             Some(&[length]) if length == heads * size && length != size => {
@@ -212,14 +211,17 @@ impl Decoder<'_> {
                 let weight = self.build.given(&weight);
                 self.build.binary(norm, Binary::Mul, x, weight)
             }
-            None if self.config.architecture.quirk == Quirk::Talkie => self.plain_norm(norm, kind, x),
+            None if self.config.architecture.quirk == Quirk::Talkie => {
+                self.plain_norm(norm, kind, x)
+            }
             _ => Ok(self.norm_of(kind, x, &name)?.unwrap_or(x)),
         }
     }
 
     /// Queries or keys, rotated if the layer does so.
     fn rotate(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
-        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.architecture.rotary) else {
+        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.architecture.rotary)
+        else {
             return Ok(x);
         };
         let Some(angles) = &self.inputs.angles[kind] else { return Ok(x) };

@@ -5,7 +5,6 @@ use std::fmt;
 use polaris_core::{DType, Layout, Shape};
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fused::{Builder as Expression, Value as Term};
-use polaris_ops::copy::Copy;
 use polaris_ops::{AnyOperation, Array, Binary, MatMul, Unary};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
@@ -252,17 +251,6 @@ impl Builder {
         self.fused(label, [x], move |build, [x]| {
             build.scalar(cap) * (x * build.scalar(1.0 / cap)).unary(Unary::Tanh)
         })
-    }
-
-    /// A dense copy.
-    pub fn dense(&mut self, label: &str, x: Value) -> Result<Value> {
-        if self.values[x.0].layout.is_contiguous() {
-            return Ok(x);
-        }
-        let dims = self.dims(x).to_vec();
-        let output = self.make(DType::F32, &dims)?;
-        self.emit(label, Copy, &[x], output);
-        Ok(output)
     }
 
     /// The value whose memory this one is in.

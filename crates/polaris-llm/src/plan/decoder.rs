@@ -170,12 +170,8 @@ impl Decoder<'_> {
             Some(bias) => Some(self.build.given(&flat(bias)?)),
             None => None,
         };
-        let norm = Norm {
-            kind,
-            epsilon: self.config.epsilon,
-            has_weight: true,
-            has_bias: bias.is_some(),
-        };
+        let norm =
+            Norm { kind, epsilon: self.config.epsilon, has_weight: true, has_bias: bias.is_some() };
         let dims = self.build.dims(x).to_vec();
         let output = self.build.make(DType::F32, &dims)?;
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();

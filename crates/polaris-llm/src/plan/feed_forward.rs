@@ -39,7 +39,12 @@ impl Decoder<'_> {
     }
 
     /// A dense network; the names of its tensors have an ending: `_shexp` for experts that all tokens share.
-    pub(super) fn dense(&mut self, scope: &LayerScope<'_>, x: Value, ending: &str) -> Result<Value> {
+    pub(super) fn dense(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        ending: &str,
+    ) -> Result<Value> {
         let name = |part: &str| scope.name(&format!("ffn_{part}{ending}"));
         let down = name("down");
         let Some(width) = self.weights.find(&format!("{down}.weight")).and_then(|down| {
@@ -68,7 +73,8 @@ impl Decoder<'_> {
             }
             None => hidden,
         };
-        let hidden = self.norm_of(NormKind::Rms, hidden, &scope.name("ffn_sub_norm"))?.unwrap_or(hidden);
+        let hidden =
+            self.norm_of(NormKind::Rms, hidden, &scope.name("ffn_sub_norm"))?.unwrap_or(hidden);
         self.linear_required(hidden, &down)
     }
 

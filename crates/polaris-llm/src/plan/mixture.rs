@@ -2,10 +2,10 @@
 
 use polaris_core::DType;
 use polaris_core::MAX_RANK;
+use polaris_ops::copy::Copy;
 use polaris_ops::indexing::{Lookup, LookupRule};
 use polaris_ops::reduce::Reduce;
 use polaris_ops::sort::ArgSort;
-use polaris_ops::copy::Copy;
 use polaris_ops::{Binary, ExpertMatMul, Reduction, Softmax, Ternary, Unary};
 
 use super::Value;
@@ -56,7 +56,9 @@ impl Decoder<'_> {
         let share = self.config.architecture.experts.shared_share;
         match share {
             1.0 => self.build.binary("add_shared", Binary::Add, mixed, shared),
-            share => self.build.fused("add_shared", [mixed, shared], move |_, [a, b]| (a + b) * share),
+            share => {
+                self.build.fused("add_shared", [mixed, shared], move |_, [a, b]| (a + b) * share)
+            }
         }
     }
 
@@ -72,7 +74,12 @@ impl Decoder<'_> {
         let probabilities = match mixture.gating {
             Gating::Softmax => {
                 let output = self.build.make(DType::F32, &[rows, mixture.count])?;
-                self.build.emit("router_softmax", Softmax { axis: 1, log: false }, &[logits], output);
+                self.build.emit(
+                    "router_softmax",
+                    Softmax { axis: 1, log: false },
+                    &[logits],
+                    output,
+                );
                 output
             }
             Gating::Sigmoid => self.build.unary("router_sigmoid", Unary::Sigmoid, logits)?,
@@ -85,10 +92,11 @@ impl Decoder<'_> {
             true => logits,
             false => probabilities,
         };
-        let bias = match self.weights.find_shaped(&scope.name("exp_probs_b.bias"), &[mixture.count])? {
-            Some(bias) => Some(bias),
-            None => self.weights.find_shaped(&scope.name("exp_probs_b"), &[mixture.count])?,
-        };
+        let bias =
+            match self.weights.find_shaped(&scope.name("exp_probs_b.bias"), &[mixture.count])? {
+                Some(bias) => Some(bias),
+                None => self.weights.find_shaped(&scope.name("exp_probs_b"), &[mixture.count])?,
+            };
         if let Some(bias) = bias.cloned() {
             let bias = self.build.given(&bias);
             selection = self.build.binary("selection_bias", Binary::Add, selection, bias)?;
@@ -111,9 +119,10 @@ impl Decoder<'_> {
         if mixture.normalize {
             let sums = self.sum("weights_sum", weights, 1)?;
             let sums = self.build.reshape(sums, &[rows, 1])?;
-            weights = self.build.fused("weights_norm", [weights, sums], move |build, [x, sum]| {
-                x / sum.binary(Binary::Maximum, build.constant(LEAST_SUM)) * scale
-            })?;
+            weights =
+                self.build.fused("weights_norm", [weights, sums], move |build, [x, sum]| {
+                    x / sum.binary(Binary::Maximum, build.constant(LEAST_SUM)) * scale
+                })?;
         } else {
             weights = self.build.scale("weights_scale", weights, scale)?;
         }
@@ -167,13 +176,14 @@ impl Decoder<'_> {
         self.build.emit("group_ranks", Copy, &[places], ranks);
         let ranks = self.build.reshape(ranks, &[rows, groups, 1])?;
         let limit = used as f64;
-        let masked = self.build.fused("group_mask", [grouped, ranks], move |build, [x, rank]| {
-            rank.binary(Binary::Less, build.constant(limit)).ternary(
-                Ternary::Where,
-                x,
-                build.constant(f64::NEG_INFINITY),
-            )
-        })?;
+        let masked =
+            self.build.fused("group_mask", [grouped, ranks], move |build, [x, rank]| {
+                rank.binary(Binary::Less, build.constant(limit)).ternary(
+                    Ternary::Where,
+                    x,
+                    build.constant(f64::NEG_INFINITY),
+                )
+            })?;
         self.build.reshape(masked, &[rows, count])
     }
 
@@ -257,7 +267,8 @@ impl Decoder<'_> {
         ids: Value,
         name: &str,
     ) -> Result<Value> {
-        let missing = || Error::model(format!("the tensor `{}.weight` is missing", scope.name(name)));
+        let missing =
+            || Error::model(format!("the tensor `{}.weight` is missing", scope.name(name)));
         self.expert(scope, mixture, x, ids, name)?.ok_or_else(missing)
     }
 }

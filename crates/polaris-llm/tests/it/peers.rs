@@ -11,7 +11,8 @@ use crate::common::devices;
 fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
     let bytes = std::fs::read(path).unwrap();
     let number = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let values = bytes[8..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
+    let values =
+        bytes[8..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
     (number(0), number(4), values.collect())
 }
 

@@ -52,8 +52,8 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         .runtime
         .profile(device.as_ref())
         .and_then(|profile| profile.measured.as_ref())
-        .map(|measured| measured.copy_gb_per_second * 1e9);
-    let threads = session.runtime.cpu().as_cpu().map_or(1, |cpu| cpu.threads());
+        .map(|measured| measured.memory_gbs * 1e9);
+    let threads = session.runtime.cpu().as_cpu().map_or(1, |cpu| cpu.pool().threads());
     let mut results = Vec::new();
     let tests = options.prompt.iter().map(|&count| ("pp", count));
     let tests = tests.chain(options.tokens.iter().map(|&count| ("tg", count)));
@@ -96,7 +96,8 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         output::print_json("polaris.bench-llm/1", &document)?;
         return Ok(exit::OK);
     }
-    let mut table = Table::new(&["test", "device", "threads", "tokens/s", "±", "first token", "GB/s"]);
+    let mut table =
+        Table::new(&["test", "device", ">threads", ">tokens/s", ">±", ">first token", ">GB/s"]);
     for result in &document.results {
         table.row(vec![
             result.test.clone(),
@@ -105,7 +106,9 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
             format!("{:.2}", result.tokens_per_second),
             format!("{:.2}", result.standard_deviation),
             format!("{:.1} ms", 1e3 * result.first_token_seconds),
-            result.weight_bytes_per_second.map_or("-".to_owned(), |rate| format!("{:.1}", rate / 1e9)),
+            result
+                .weight_bytes_per_second
+                .map_or("-".to_owned(), |rate| format!("{:.1}", rate / 1e9)),
         ]);
     }
     table.print()?;

@@ -158,7 +158,8 @@ fn read_message(prompt: bool) -> anyhow::Result<Option<String>> {
     loop {
         if prompt {
             let sign = if message.is_empty() { "> " } else { "| " };
-            let _ = write!(std::io::stderr().lock(), "{sign}").and_then(|()| std::io::stderr().flush());
+            let _ =
+                write!(std::io::stderr().lock(), "{sign}").and_then(|()| std::io::stderr().flush());
         }
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
@@ -191,7 +192,11 @@ fn save(chat: &Conversation, path: &Path) -> anyhow::Result<()> {
     }
     let message = |message: &polaris::llm::Message| Message {
         role: message.role().to_owned(),
-        content: message.get("content").and_then(|text| text.as_text()).unwrap_or_default().to_owned(),
+        content: message
+            .get("content")
+            .and_then(|text| text.as_text())
+            .unwrap_or_default()
+            .to_owned(),
     };
     let messages = chat.messages().iter().map(message).collect();
     let saved = Saved { schema: "polaris.conversation/1", messages };

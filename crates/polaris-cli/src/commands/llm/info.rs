@@ -50,7 +50,12 @@ struct Fit {
     fits: bool,
 }
 
-pub fn run(global: Global, path: &Path, mode: ModeName, context: Option<usize>) -> anyhow::Result<u8> {
+pub fn run(
+    global: Global,
+    path: &Path,
+    mode: ModeName,
+    context: Option<usize>,
+) -> anyhow::Result<u8> {
     let json = global.json;
     let source = Source::open(path)?;
     let architecture: &str = source.metadata.get("general.architecture")?.unwrap_or("?");
@@ -61,9 +66,8 @@ pub fn run(global: Global, path: &Path, mode: ModeName, context: Option<usize>) 
     };
     let trained = config.as_ref().map_or(0, |config| config.context);
     let context = context.unwrap_or(trained.min(4096));
-    let cache_bytes = config
-        .as_ref()
-        .map(|config| config.cache_bytes(CacheType::F16) as u64 * context as u64);
+    let cache_bytes =
+        config.as_ref().map(|config| config.cache_bytes(CacheType::F16) as u64 * context as u64);
     let mut kinds: BTreeMap<u32, Kind> = BTreeMap::new();
     for tensor in source.tensors.values() {
         let r#type = tensor.ty.name();
@@ -122,7 +126,11 @@ fn print(result: &Result) -> anyhow::Result<()> {
     let gb = |bytes: u64| format!("{:.2} GB", bytes as f64 / 1e9);
     let name = result.name.as_deref().unwrap_or("no name");
     let billions = result.parameters as f64 / 1e9;
-    output::print_line(&format!("{name}: {}, {billions:.3} billion parameters, {}", result.architecture, gb(result.bytes as u64)))?;
+    output::print_line(&format!(
+        "{name}: {}, {billions:.3} billion parameters, {}",
+        result.architecture,
+        gb(result.bytes as u64)
+    ))?;
     if let Some(problem) = &result.problem {
         output::print_line(&format!("cannot be run: {problem}"))?;
     }
@@ -147,7 +155,12 @@ fn print(result: &Result) -> anyhow::Result<()> {
     let mut table = Table::new(&["device", "name", ">memory", "fits"]);
     for fit in &result.devices {
         let fits = if fit.fits { "yes" } else { "no" };
-        table.row(vec![fit.device.clone(), fit.name.clone(), gb(fit.memory_bytes), fits.to_owned()]);
+        table.row(vec![
+            fit.device.clone(),
+            fit.name.clone(),
+            gb(fit.memory_bytes),
+            fits.to_owned(),
+        ]);
     }
     table.print()?;
     let mut table = Table::new(&["key", "value"]);

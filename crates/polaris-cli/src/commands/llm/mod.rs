@@ -24,10 +24,11 @@ const LARGEST_GRAMMAR: u64 = 4 << 20;
 /// Whether a path is a GGUF file, by its name or its first bytes.
 pub fn is_gguf(path: &Path) -> bool {
     let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
-    by_name || polaris::files::open(path).is_ok_and(|(mut file, _)| {
-        let mut magic = [0; 4];
-        std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"
-    })
+    by_name
+        || polaris::files::open(path).is_ok_and(|(mut file, _)| {
+            let mut magic = [0; 4];
+            std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"
+        })
 }
 
 /// The session and the device for a mode.
@@ -47,7 +48,8 @@ pub fn device(global: Global, mode: ModeName) -> anyhow::Result<(Session, Device
             return Err(Usage(what.to_owned()).into());
         }
         (ModeName::Cpu, Some(device)) if !is_cpu(device) => {
-            let what = format!("mode cpu does not run on {}; name cpu or leave out --mode", device.id());
+            let what =
+                format!("mode cpu does not run on {}; name cpu or leave out --mode", device.id());
             return Err(Usage(what).into());
         }
         (ModeName::Gpu, Some(device)) if is_cpu(device) => {

@@ -37,7 +37,8 @@ pub fn run(global: Global, options: &Perplexity) -> anyhow::Result<u8> {
     let path = &options.text;
     let text = polaris::files::read(path, LARGEST_TEXT)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8(text).with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let text =
+        String::from_utf8(text).with_context(|| format!("{} is not UTF-8", path.display()))?;
     let (_session, device) = device(global, options.engine.mode)?;
     let mut choice = options.engine.clone();
     choice.context = Some(choice.context.unwrap_or(options.window).max(options.window));

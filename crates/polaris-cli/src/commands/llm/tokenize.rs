@@ -54,7 +54,7 @@ pub fn run(global: &Global, options: &Tokenize) -> anyhow::Result<u8> {
         output::print_json("polaris.tokenize/1", &result)?;
         return Ok(exit::OK);
     }
-    let mut table = Table::new(&["id", "text"]);
+    let mut table = Table::new(&[">id", "text"]);
     for token in &result.tokens {
         table.row(vec![token.id.to_string(), format!("{:?}", token.text)]);
     }

@@ -38,9 +38,13 @@ struct Named {
 }
 
 pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
+    let path = &arguments.choice.model;
+    if crate::commands::llm::is_gguf(path) {
+        let context = arguments.context.map(|context| context as usize);
+        return crate::commands::llm::info::run(global, path, arguments.choice.mode, context);
+    }
     let json = global.json;
     let mut session = Session::for_mode(global, arguments.choice.mode)?;
-    let path = &arguments.choice.model;
     let opened = open_model(path)?;
     let information = information(&opened.model.graph);
     let graph = &opened.model.graph;
