@@ -180,7 +180,11 @@ fn mistakes_are_named() {
         };
         refused(matmul(&a, &a), "matmul");
         refused(matmul(&zeros(&[4]), &b), "not a matrix");
-        refused(matmul(&a, &uniform(device, DType::F16, &[4, 5], 1)), "not defined");
+        refused(matmul(&uniform(device, DType::F16, &[3, 4], 1), &b), "not defined");
+        // Weights in half precision are read as they are, into f32 and nothing else.
+        let halves = uniform(device, DType::F16, &[4, 5], 1);
+        assert!(matmul(&a, &halves).is_ok());
+        refused(MatMul::default().apply(&[&a, &halves], DType::F16), "not defined");
         let biased = |bias: &Array| {
             let epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };
             MatMul { epilogue, ..MatMul::default() }.apply(&[&a, &b, bias], DType::F32)
