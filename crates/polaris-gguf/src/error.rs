@@ -67,7 +67,7 @@ pub enum Error {
         /// How many tensors there are.
         count: usize,
     },
-    /// Numbers or bytes that cannot be quantised or dequantised.
+    /// Numbers or bytes that do not end with a block.
     #[error("{ty}: {why}")]
     Block {
         /// The type.
@@ -75,6 +75,9 @@ pub enum Error {
         /// What was found and what is accepted.
         why: String,
     },
+    /// Weights that a format of blocks cannot hold.
+    #[error(transparent)]
+    Weights(#[from] polaris_blocks::Error),
     /// No memory for what was asked for.
     #[error("the system has no {bytes} bytes of memory left; end other programs")]
     OutOfMemory {
@@ -114,7 +117,9 @@ impl Error {
             Self::Format { .. } => ErrorKind::InvalidData,
             Self::Unsupported { .. } | Self::UnknownType { .. } => ErrorKind::Unsupported,
             Self::Key { .. } => ErrorKind::InvalidData,
-            Self::Tensor { .. } | Self::Block { .. } => ErrorKind::InvalidArgument,
+            Self::Tensor { .. } | Self::Block { .. } | Self::Weights(_) => {
+                ErrorKind::InvalidArgument
+            }
             Self::NoTensor { .. } => ErrorKind::NotFound,
             Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::Write { source, .. } => ErrorKind::of_io(source),

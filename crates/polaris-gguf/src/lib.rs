@@ -3,8 +3,8 @@
 //! [`Gguf`] reads files of version 2 and 3 that may be hostile; tensors stay where they lie, so that a mapped file costs
 //! only the pages that are read. The caller brings the bytes, since mapping a file needs unsafe code and this crate has
 //! none: what was checked is then also what is read, from one open file. [`Writer`] writes files of version 3.
-//! [`dequantize`] and [`quantize`] are plain Rust and give the bits of the Python package `gguf`: they are what faster
-//! kernels are compared with.
+//! [`dequantize`] and [`quantize`] are plain Rust and give the bits of the Python package `gguf`; the formats of blocks
+//! are those of `polaris-blocks`.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -34,23 +34,22 @@
 
 mod convert;
 mod cursor;
-mod decode;
-mod encode;
 mod error;
 mod file;
 mod gguf;
 mod metadata;
+mod quantise;
 mod tensor;
 mod types;
 mod value;
 mod write;
 
 pub use convert::{FromValue, ToMetadata};
-pub use decode::dequantize;
-pub use encode::quantize;
 pub use error::{Error, Result};
 pub use gguf::Gguf;
 pub use metadata::{Metadata, PerLayer};
+pub use polaris_blocks::Block;
+pub use quantise::{dequantize, quantize};
 pub use tensor::Tensor;
 pub use types::TensorType;
 pub use value::{Array, Value, ValueType};

@@ -2,90 +2,46 @@
 
 use std::fmt;
 
+use polaris_blocks::Block;
+
 /// How the elements of a tensor are stored: in blocks of so many elements that take so many bytes.
 /// Types without quantisation have blocks of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(non_camel_case_types, reason = "the names that files, tools and papers use")]
 pub enum TensorType {
     /// IEEE single precision.
     F32,
     /// IEEE half precision.
     F16,
-    /// 4 bits, one scale for 32.
-    Q4_0,
-    /// 4 bits, scale and minimum for 32.
-    Q4_1,
-    /// 5 bits, one scale for 32.
-    Q5_0,
-    /// 5 bits, scale and minimum for 32.
-    Q5_1,
-    /// 8 bits, one scale for 32.
-    Q8_0,
-    /// 2 bits, a 4-bit scale and minimum for 16.
-    Q2_K,
-    /// 3 bits, a 6-bit scale for 16.
-    Q3_K,
-    /// 4 bits, a 6-bit scale and minimum for 32.
-    Q4_K,
-    /// 5 bits, a 6-bit scale and minimum for 32.
-    Q5_K,
-    /// 6 bits, an 8-bit scale for 16.
-    Q6_K,
-    /// 4 bits that choose from a table, one scale for 32.
-    IQ4_NL,
-    /// 4 bits that choose from a table, a 6-bit scale for 32.
-    IQ4_XS,
     /// The upper half of single precision.
     BF16,
-    /// The OCP microscaling format: E2M1 elements, one power of two for 32.
-    MXFP4,
+    /// Quantised, in blocks of a format; there are constants of their names.
+    Block(Block),
 }
 
-/// Number, name, elements per block, bytes per block.
-struct Row(u32, &'static str, usize, usize);
+macro_rules! quantised {
+    ($($name:ident)*) => {
+        #[allow(missing_docs, reason = "each is the format of its name, which `Block` describes")]
+        impl TensorType {
+            $(pub const $name: Self = Self::Block(Block::$name);)*
+        }
+    };
+}
+
+quantised! { Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 }
 
 impl TensorType {
-    /// All types that are read and dequantised, by number.
-    pub const ALL: [Self; 16] = [
-        Self::F32,
-        Self::F16,
-        Self::Q4_0,
-        Self::Q4_1,
-        Self::Q5_0,
-        Self::Q5_1,
-        Self::Q8_0,
-        Self::Q2_K,
-        Self::Q3_K,
-        Self::Q4_K,
-        Self::Q5_K,
-        Self::Q6_K,
-        Self::IQ4_NL,
-        Self::IQ4_XS,
-        Self::BF16,
-        Self::MXFP4,
-    ];
-
-    const fn row(self) -> Row {
-        match self {
-            Self::F32 => Row(0, "F32", 1, 4),
-            Self::F16 => Row(1, "F16", 1, 2),
-            Self::Q4_0 => Row(2, "Q4_0", 32, 2 + 16),
-            Self::Q4_1 => Row(3, "Q4_1", 32, 2 + 2 + 16),
-            Self::Q5_0 => Row(6, "Q5_0", 32, 2 + 4 + 16),
-            Self::Q5_1 => Row(7, "Q5_1", 32, 2 + 2 + 4 + 16),
-            Self::Q8_0 => Row(8, "Q8_0", 32, 2 + 32),
-            Self::Q2_K => Row(10, "Q2_K", 256, 16 + 64 + 2 + 2),
-            Self::Q3_K => Row(11, "Q3_K", 256, 32 + 64 + 12 + 2),
-            Self::Q4_K => Row(12, "Q4_K", 256, 2 + 2 + 12 + 128),
-            Self::Q5_K => Row(13, "Q5_K", 256, 2 + 2 + 12 + 32 + 128),
-            Self::Q6_K => Row(14, "Q6_K", 256, 128 + 64 + 16 + 2),
-            Self::IQ4_NL => Row(20, "IQ4_NL", 32, 2 + 16),
-            Self::IQ4_XS => Row(23, "IQ4_XS", 256, 2 + 2 + 4 + 128),
-            Self::BF16 => Row(30, "BF16", 1, 2),
-            Self::MXFP4 => Row(39, "MXFP4", 32, 1 + 16),
+    /// All types that are read and dequantised: those without quantisation, then the formats of blocks by number.
+    pub const ALL: [Self; 3 + Block::ALL.len()] = {
+        let mut all = [Self::F32; 3 + Block::ALL.len()];
+        (all[1], all[2]) = (Self::F16, Self::BF16);
+        let mut place = 0;
+        while place < Block::ALL.len() {
+            all[3 + place] = Self::Block(Block::ALL[place]);
+            place += 1;
         }
-    }
+        all
+    };
 
     /// The type with this number in files.
     pub fn from_id(id: u32) -> Option<Self> {
@@ -94,22 +50,39 @@ impl TensorType {
 
     /// Its number in files.
     pub const fn id(self) -> u32 {
-        self.row().0
+        match self {
+            Self::F32 => 0,
+            Self::F16 => 1,
+            Self::BF16 => 30,
+            Self::Block(block) => block.id(),
+        }
     }
 
     /// Its name, as llama.cpp writes it.
     pub const fn name(self) -> &'static str {
-        self.row().1
+        match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+            Self::Block(block) => block.name(),
+        }
     }
 
     /// How many elements a block has.
     pub const fn block_elements(self) -> usize {
-        self.row().2
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Block(block) => block.elements(),
+        }
     }
 
     /// How many bytes a block has.
     pub const fn block_bytes(self) -> usize {
-        self.row().3
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Block(block) => block.bytes(),
+        }
     }
 
     /// The bytes of a tensor; `None` if rows do not end with a block or the size overflows. Dimensions are given
@@ -171,7 +144,6 @@ mod tests {
             assert_eq!(TensorType::name_of_unsupported(ty.id()), None);
             assert_eq!(ty.bytes_of(&[2, 3 * ty.block_elements()]), Some(6 * ty.block_bytes()));
         }
-        assert!(TensorType::ALL.is_sorted_by_key(|ty| ty.id()));
         assert_eq!(TensorType::from_id(4), None);
         assert_eq!(TensorType::F16.bytes_of(&[]), Some(2));
         assert_eq!(TensorType::Q4_0.bytes_of(&[32, 16]), None);

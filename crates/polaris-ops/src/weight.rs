@@ -15,7 +15,7 @@ use polaris_runtime::{DeviceExt, DeviceRef};
 use crate::conv::cpu::weights as conv;
 use crate::copy::Copy;
 use crate::format::{Block, Format, Panels, Role};
-use crate::matmul::cpu as matmul;
+use crate::matmul::{cpu as matmul, widens};
 use crate::operation::run;
 use crate::{Array, Error, Result, copy};
 
@@ -23,10 +23,12 @@ use crate::{Array, Error, Result, copy};
 /// every type.
 const ROW_MULTIPLE: usize = 16;
 
-/// A weight of blocks on a device, from its elements in row-major order. The last axis is cut into blocks.
+/// A weight of blocks on a device, from its elements in row-major order. The last axis is cut into blocks. Elements are
+/// rounded to the nearest that simple scales allow ([`Block::encode_nearest`]).
 ///
 /// # Errors
-/// If the last axis is not a multiple of a block, the shape holds another number of elements, or there is no room.
+/// If the last axis is not a multiple of a block, the shape holds another number of elements, one of them is not finite
+/// or too large for a scale in half precision, or there is no room.
 pub fn encode(device: &DeviceRef, dims: &[usize], values: &[f32], block: Block) -> Result<Array> {
     let shape = Shape::new(dims)?;
     let rows = dims.last().copied().unwrap_or(1);
@@ -39,7 +41,9 @@ pub fn encode(device: &DeviceRef, dims: &[usize], values: &[f32], block: Block) 
         return Err(Error::InvalidParameter { op: block.name(), what });
     }
     let mut bytes = vec![0; values.len() / block.elements() * block.bytes()];
-    block.encode(values, &mut bytes);
+    block
+        .encode_nearest(values, &mut bytes)
+        .map_err(|error| Error::InvalidParameter { op: block.name(), what: error.to_string() })?;
     from_blocks(device, dims, &bytes, block)
 }
 
@@ -96,7 +100,11 @@ pub fn prepare(role: Role, weight: &Array) -> Result<Array> {
             };
             Ok(Array::of_panels(buffer, shape, panels))
         }
-        _ if matches!(role, Role::MatMul { .. }) && weight.is_dense() && shape.rank() == 2 => {
+        // What is widened as it is read stays as it is stored, along k as a rule.
+        _ if matches!(role, Role::MatMul { left } if !widens(left, dtype))
+            && weight.is_dense()
+            && shape.rank() == 2 =>
+        {
             with_aligned_rows(weight)
         }
         _ => Ok(weight.clone()),

@@ -233,7 +233,7 @@ fn names_types_and_overlaps_of_tensors() {
         .refused("the name of tensor 0 has 64 bytes; at most 63");
     Raw::new(1, 0)
         .tensor("x", &[1], 4, 0)
-        .refused("the tensor `x` has the type 4; supported are F32, F16, Q4_0");
+        .refused("the tensor `x` has the type 4; supported are F32, F16, BF16, Q4_0");
     Raw::new(1, 0)
         .tensor("x", &[256], 16, 0)
         .refused("the tensor `x` has the type 16 (IQ2_XXS); supported are");

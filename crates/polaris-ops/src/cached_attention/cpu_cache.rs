@@ -8,7 +8,7 @@ use super::cpu_loops::Rows;
 use super::cpu_tokens::Integers;
 use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
-use crate::format::{Stored, read_blocks, with_block_type};
+use crate::format::{Elements, Stored, read_blocks, with_block_type};
 use crate::matmul::{Strip, Tiles};
 
 /// Rows of blocks shorter than this are gathered: products of so few would be slow.
@@ -75,8 +75,9 @@ impl Cache {
             Stored::Block(block) => with_block_type!(block, B => {
                 for row in 0..count {
                     let (from, to) = (first + row * of_position, to.wrapping_add(row * self.length));
+                    let elements = Elements { first: from, stride: step, count: self.length };
                     // SAFETY: by the caller's word.
-                    unsafe { read_blocks::<B>(self.start.get(), from, step, self.length, to, 1) }
+                    unsafe { read_blocks::<B>(tiles.level, self.start.get(), elements, to, 1) }
                 }
             }),
         }

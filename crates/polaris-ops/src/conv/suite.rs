@@ -42,7 +42,7 @@ fn variants() -> Vec<(Part, DType)> {
     let parts = [Part::Output, Part::InputGradient, Part::WeightGradient];
     let types = [DType::F32, DType::F16, DType::BF16, DType::F64];
     let fused = types[..3].iter().map(|&dtype| (Part::Fused, dtype));
-    let weights = [Part::Packed, Part::Blocks(Block::Q8_0), Part::Blocks(Block::Q4_0)];
+    let weights = [Part::Packed, Part::Blocks(Block::Q8_0), Part::Blocks(Block::Q4_K)];
     let weights = weights.map(|part| (part, DType::F32));
     let quantized = [Part::Quantized, Part::PackedQuantized]
         .into_iter()

@@ -10,7 +10,7 @@
 //   CF, CT         compute types of the loaded and the stored value: float, double, int or long
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group (vector and strided)
-//   VARIANT        0 for copy_vector, 1 for copy_strided, 2 for copy_tiled
+//   VARIANT        0 for copy_vector, 1 for copy_strided, 2 for copy_tiled, 3 for the first two
 //   TILE           side of a tile, and work-items in a row of its group (tiled)
 //   TILE_ROWS      rows of work-items in a tile's group; divides TILE (tiled)
 //
@@ -55,7 +55,7 @@ float float_rounded_to_odd(CF value)
 #define OPERANDS \
     __global STORAGE(TO) *out, ulong out_at, __global const STORAGE(FROM) *in, ulong in_at
 
-#if VARIANT == 0
+#if VARIANT == 0 || VARIANT == 3
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void copy_vector(ulong n, OPERANDS)
@@ -77,7 +77,8 @@ void copy_vector(ulong n, OPERANDS)
     }
 }
 
-#elif VARIANT == 1
+#endif
+#if VARIANT == 1 || VARIANT == 3
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void copy_strided(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides,
@@ -94,7 +95,8 @@ void copy_strided(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out
     STORE(TO)(out, out_at + io, r);
 }
 
-#else
+#endif
+#if VARIANT == 2
 
 // The tile lies across axis y, along which the input is dense, and axis x, along which the output
 // is. Group (i, j, k) moves tile (i, j) of the k-th combination of the outer axes, and of every

@@ -7,7 +7,7 @@ use polaris_runtime::cpu::CpuDevice;
 use crate::cpu::blocks::Compute;
 use crate::cpu::map::{SendPointer, map_blocks};
 use crate::elementwise::same;
-use crate::format::{Blocks, Format, read_blocks, with_block_type};
+use crate::format::{Blocks, Elements, Format, read_blocks, with_block_type};
 use crate::{Array, Result};
 
 /// Side of a tile of a transposition: 32 x 32 elements of up to eight bytes, in and out, fit the
@@ -59,8 +59,9 @@ fn expanded<B: Blocks>(cpu: &CpuDevice, input: &Array, output: &Array) -> Result
             // written, and chunks write disjoint elements.
             unsafe {
                 let to = to.get().cast::<f32>().add(to_row + first * to_stride);
-                let from_first = from_row + first * from_stride;
-                read_blocks::<B>(from.get(), from_first, from_stride, count, to, to_stride);
+                let first = from_row + first * from_stride;
+                let elements = Elements { first, stride: from_stride, count };
+                read_blocks::<B>(cpu.simd(), from.get(), elements, to, to_stride);
             }
         }
     });

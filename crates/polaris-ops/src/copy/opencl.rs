@@ -88,6 +88,11 @@ impl Config {
             let compute = [self.from.dtype(), self.to].map(compute_type);
             (self.from.name(), self.to.name(), compute, conversion(self.from.dtype(), self.to))
         };
+        // Blocks have both kernels in one program: there are many formats, and each program costs a build.
+        let (variant, label) = match self.from {
+            Stored::Dense(_) => (self.kernel.variant() as i64, self.kernel.name()),
+            Stored::Block(_) => (3, "blocks".to_owned()),
+        };
         let Tiling { tile, rows } = self.tiling();
         let defines = self.from.texts().fold(Defines::new(), Defines::text);
         let defines = defines
@@ -100,8 +105,8 @@ impl Config {
             .number("WORK_GROUP", self.work_group as i64)
             .number("TILE", tile)
             .number("TILE_ROWS", rows)
-            .number("VARIANT", self.kernel.variant() as i64);
-        let name = format!("copy.cl {}_to_{}_{}", self.from, self.to, self.kernel.name());
+            .number("VARIANT", variant);
+        let name = format!("copy.cl {}_to_{}_{label}", self.from, self.to);
         let wide = if self.wide { "_wide" } else { "" };
         ProgramSource { name: name + wide, parts: PARTS, defines, options: "" }
     }
@@ -272,10 +277,8 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         configs.push(Config { kernel, from, to, wide: false, work_group: 256 });
     }
     for block in Block::ALL {
-        for kernel in [Kernel::Vector, Kernel::Strided] {
-            let (from, to) = (Stored::Block(block), DType::F32);
-            configs.push(Config { kernel, from, to, wide: false, work_group: 256 });
-        }
+        let (from, to) = (Stored::Block(block), DType::F32);
+        configs.push(Config { kernel: Kernel::Strided, from, to, wide: false, work_group: 256 });
     }
     configs.iter().map(Config::source).collect()
 }

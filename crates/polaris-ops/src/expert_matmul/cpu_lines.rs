@@ -13,7 +13,7 @@ use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
 use crate::cpu::vectors::dots;
-use crate::format::{Blocks, Stored, read_blocks, with_block_type};
+use crate::format::{Elements, Stored, read_blocks, with_block_type};
 
 /// The most tokens of an expert for which its weight is not worth a matmul.
 pub(super) const MOST_PAIRS: usize = 8;
@@ -62,28 +62,12 @@ impl Lines {
                     return row.load(0, length, scratch);
                 }
                 Stored::Block(block) => with_block_type!(block, B => {
-                    let whole = [element, length].iter().all(|at| at.is_multiple_of(B::ELEMENTS));
-                    if whole && self.strides[2] == 1 {
-                        let at = element / B::ELEMENTS * B::BYTES;
-                        let bytes = length / B::ELEMENTS * B::BYTES;
-                        let from = std::slice::from_raw_parts(self.start.get().add(at), bytes);
-                        decode::<B>(level, from, scratch);
-                    } else {
-                        let (from, to) = (self.start.get(), scratch.as_mut_ptr());
-                        read_blocks::<B>(from, element, self.strides[2], length, to, 1);
-                    }
+                    let elements = Elements { first: element, stride: self.strides[2], count: length };
+                    read_blocks::<B>(level, self.start.get(), elements, scratch.as_mut_ptr(), 1);
                 }),
             }
         }
         scratch
-    }
-}
-
-multiversion! {
-    /// Decodes whole blocks.
-    fn decode<B: Blocks>(blocks: &[u8], to: &mut [f32]) {
-        let each = blocks.chunks_exact(B::BYTES).zip(to.chunks_exact_mut(B::ELEMENTS));
-        each.for_each(|(block, to)| B::decode(block, to));
     }
 }
 

@@ -1,17 +1,15 @@
 //! Storage formats of arrays: dense, in quantised blocks, or in panels.
 //!
-//! A new block format is a file next to `q8_0.rs` with its OpenCL source, and a line in `block.rs`.
+//! A new block format is a type in `polaris-blocks`, a file next to `q8_0.cl` with its OpenCL source, and a line in
+//! `block.rs`.
 
 mod block;
-mod q4_0;
-mod q8_0;
 
 use polaris_core::DType;
 
-pub use block::Block;
-pub(crate) use block::{Blocks, Stored, read_blocks, with_block_type};
-pub(crate) use q4_0::Q4_0;
-pub(crate) use q8_0::Q8_0;
+pub(crate) use block::{Elements, Stored, read_blocks};
+pub use polaris_blocks::Block;
+pub(crate) use polaris_blocks::{Blocks, with_block_type};
 
 use crate::{Error, Result};
 
@@ -74,7 +72,7 @@ impl std::fmt::Display for Format {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dense => f.write_str("dense"),
-            Self::Block(block) => f.write_str(block.name()),
+            Self::Block(block) => f.write_str(block.lower_name()),
             Self::Panels(Panels { role: Role::MatMul { left }, .. }) => {
                 write!(f, "panels for {left}")
             }

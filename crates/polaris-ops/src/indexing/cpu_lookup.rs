@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use polaris_core::DType;
+use half::slice::HalfFloatSliceExt;
+use polaris_core::{DType, bf16, f16};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
@@ -11,7 +12,7 @@ use super::lookup::Lookup;
 use crate::cpu::blocks::{LINE, end_streaming};
 use crate::cpu::map::{SendPointer, streaming_threshold};
 use crate::elementwise::same;
-use crate::format::{Blocks, Format, read_blocks, with_block_type};
+use crate::format::{Blocks, Elements, Format, read_blocks, with_block_type};
 use crate::{Array, Result};
 
 /// Fewer elements than this are not worth a second thread.
@@ -22,6 +23,14 @@ pub fn run(op: &Lookup, cpu: &CpuDevice, index: &Array, x: &Array, output: &Arra
         return with_block_type!(block, B => {
             with_index_type!(index, look_up::<Decoded<B>>(op, cpu, index, x, output))
         });
+    }
+    if x.dtype() != output.dtype() {
+        return match x.dtype() {
+            DType::F16 => {
+                with_index_type!(index, look_up::<Widened<f16>>(op, cpu, index, x, output))
+            }
+            _ => with_index_type!(index, look_up::<Widened<bf16>>(op, cpu, index, x, output)),
+        };
     }
     match x.dtype().size() {
         1 => with_index_type!(index, look_up::<Moved<u8>>(op, cpu, index, x, output)),
@@ -36,18 +45,15 @@ trait Source {
     /// What they become.
     type Element: Copy;
 
-    /// Reads the first element and every `stride`-th after it to places that are `to_stride` apart; `stream` says
-    /// that the whole result is larger than the caches.
+    /// Reads elements to places that are `to_stride` apart; `stream` says that the whole result is larger than the
+    /// caches.
     ///
     /// # Safety
     /// The elements must be readable and the places writable; they must not overlap.
-    #[allow(clippy::too_many_arguments, reason = "a strided copy has two of everything")]
     unsafe fn read(
         cpu: &CpuDevice,
         from: *const u8,
-        first: usize,
-        stride: usize,
-        count: usize,
+        elements: Elements,
         to: *mut Self::Element,
         to_stride: usize,
         stream: bool,
@@ -63,13 +69,12 @@ impl<W: Copy> Source for Moved<W> {
     unsafe fn read(
         cpu: &CpuDevice,
         from: *const u8,
-        first: usize,
-        stride: usize,
-        count: usize,
+        elements: Elements,
         to: *mut W,
         to_stride: usize,
         stream: bool,
     ) {
+        let Elements { first, stride, count } = elements;
         // SAFETY: by the caller's word.
         unsafe {
             let from = from.cast::<W>().add(first);
@@ -89,17 +94,46 @@ impl<B: Blocks> Source for Decoded<B> {
     type Element = f32;
 
     unsafe fn read(
-        _: &CpuDevice,
+        cpu: &CpuDevice,
         from: *const u8,
-        first: usize,
-        stride: usize,
-        count: usize,
+        elements: Elements,
         to: *mut f32,
         to_stride: usize,
         _: bool,
     ) {
         // SAFETY: by the caller's word.
-        unsafe { read_blocks::<B>(from, first, stride, count, to, to_stride) };
+        unsafe { read_blocks::<B>(cpu.simd(), from, elements, to, to_stride) };
+    }
+}
+
+/// Elements in half precision that become `f32`.
+struct Widened<T>(std::marker::PhantomData<T>);
+
+impl<T: Copy + Into<f32>> Source for Widened<T>
+where
+    [T]: HalfFloatSliceExt,
+{
+    type Element = f32;
+
+    unsafe fn read(
+        _: &CpuDevice,
+        from: *const u8,
+        elements: Elements,
+        to: *mut f32,
+        to_stride: usize,
+        _: bool,
+    ) {
+        let Elements { first, stride, count } = elements;
+        // SAFETY: by the caller's word.
+        unsafe {
+            let from = from.cast::<T>().add(first);
+            if to_stride == 1 && stride == 1 {
+                let to = std::slice::from_raw_parts_mut(to, count);
+                std::slice::from_raw_parts(from, count).convert_to_f32_slice(to);
+            } else {
+                (0..count).for_each(|i| *to.add(i * to_stride) = (*from.add(i * stride)).into());
+            }
+        }
     }
 }
 
@@ -147,14 +181,16 @@ fn look_up<S: Source, I: Copy + Into<i64>>(
                         wrong(first);
                         continue;
                     };
-                    let start = start + first * from_stride;
-                    S::read(cpu, from, start, from_stride, count, to, to_stride, stream);
+                    let first = start + first * from_stride;
+                    let elements = Elements { first, stride: from_stride, count };
+                    S::read(cpu, from, elements, to, to_stride, stream);
                 } else {
                     for i in 0..count {
                         match looked_up(first + i) {
                             Some(start) => {
-                                let start = start + (first + i) * from_stride;
-                                S::read(cpu, from, start, 1, 1, to.add(i * to_stride), 1, false);
+                                let first = start + (first + i) * from_stride;
+                                let one = Elements { first, stride: 1, count: 1 };
+                                S::read(cpu, from, one, to.add(i * to_stride), 1, false);
                             }
                             None => wrong(first + i),
                         }

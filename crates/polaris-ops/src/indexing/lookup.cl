@@ -4,8 +4,8 @@
 // share a key are dense and aligned.
 //
 // Parameters:
-//   T              element type: u8, u16, i32 or i64, of elements that are only moved, or a format of blocks
-//   TO             the same, or f32 for blocks
+//   T              element type: u8, u16, i32 or i64, of elements that are only moved; f16, bf16 or a format of blocks
+//   TO             the same, or f32 for those that become f32
 //   INDEX          uint, or ulong where an index may exceed 32 bits
 //   WORK_GROUP     work-items in a group
 //

@@ -8,7 +8,8 @@ use super::geometry::LookupSpace;
 use super::indices::{Axis, check_dtype};
 use super::opencl_lookup::{self, Kernel};
 use super::{cpu_lookup, reference};
-use crate::format::Format;
+use crate::format::{Format, Stored};
+use crate::matmul::widens;
 use crate::operation::{Operation, writes_each_element_once};
 use crate::{Array, ArrayType, Class, Error, Result, Work};
 
@@ -21,7 +22,8 @@ pub enum LookupRule {
     Gather,
 }
 
-/// A look-up along an axis. The inputs are the indices and `x`; the output has the type of `x`.
+/// A look-up along an axis. The inputs are the indices and `x`; the output has the type of `x`, or is `f32` where `x` is
+/// in half precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lookup {
     /// What an index stands for.
@@ -95,7 +97,7 @@ impl Operation for Lookup {
         if *output.shape() != expected {
             return Err(CoreError::unequal_shapes(op, *output.shape(), expected).into());
         }
-        if output.dtype() != x.dtype() {
+        if output.dtype() != x.dtype() && !widens(output.dtype(), x.dtype()) {
             let (lhs, rhs) = (output.dtype(), x.dtype());
             return Err(CoreError::DTypeMismatch { op, lhs, rhs }.into());
         }
@@ -120,8 +122,14 @@ impl Operation for Lookup {
         opencl_lookup::supports(self, kernel, inputs, output)
     }
 
-    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _: &Array) -> String {
-        format!("{}_{}_{}", self.name(), inputs[1].stored(), kernel.name())
+    fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], output: &Array) -> String {
+        let (name, stored) = (self.name(), inputs[1].stored());
+        match stored {
+            Stored::Dense(from) if from != output.dtype() => {
+                format!("{name}_{from}_to_{}_{}", output.dtype(), kernel.name())
+            }
+            _ => format!("{name}_{stored}_{}", kernel.name()),
+        }
     }
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {

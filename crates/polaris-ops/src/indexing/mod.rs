@@ -27,7 +27,7 @@ pub use opencl_scatter::Kernel as ScatterKernel;
 pub use scatter::{Scatter, ScatterRule};
 pub(crate) use suite::FAMILY;
 
-use polaris_core::Shape;
+use polaris_core::{DType, Shape};
 use polaris_runtime::opencl::ProgramSource;
 
 use crate::operation::run;
@@ -43,7 +43,15 @@ use crate::Error;
 /// If the axis does not exist, the result has too many axes, an index lies outside the axis, or there
 /// is no room for the result.
 pub fn take(x: &Array, axis: usize, indices: &Array) -> Result<Array> {
-    looked_up(&Lookup { rule: LookupRule::Take, axis }, x, indices)
+    take_as(x, axis, indices, x.dtype())
+}
+
+/// As [`take`], with a result of another type: `f32` from half precision, as weights of models may be stored.
+///
+/// # Errors
+/// As for [`take`], and if the types do not fit.
+pub fn take_as(x: &Array, axis: usize, indices: &Array, dtype: DType) -> Result<Array> {
+    looked_up(&Lookup { rule: LookupRule::Take, axis }, x, indices, dtype)
 }
 
 /// The gradient of [`take`] with respect to `x`, whose shape is given: the sum of all slices of `g`,
@@ -65,7 +73,7 @@ pub fn take_gradient(g: &Array, axis: usize, indices: &Array, x_shape: &Shape) -
 /// If the axis does not exist, shapes do not fit, an index lies outside the axis, or there is no room
 /// for the result.
 pub fn gather(x: &Array, axis: usize, index: &Array) -> Result<Array> {
-    looked_up(&Lookup { rule: LookupRule::Gather, axis }, x, index)
+    looked_up(&Lookup { rule: LookupRule::Gather, axis }, x, index, x.dtype())
 }
 
 /// A copy of `base` in which `source` is written where the index says: `out[a, index[a, b, c], c]`
@@ -88,9 +96,9 @@ pub fn scatter_add(base: &Array, axis: usize, index: &Array, source: &Array) -> 
     scattered(&Scatter { rule: ScatterRule::Add, axis }, base, index, source)
 }
 
-fn looked_up(op: &Lookup, x: &Array, index: &Array) -> Result<Array> {
+fn looked_up(op: &Lookup, x: &Array, index: &Array, dtype: DType) -> Result<Array> {
     let shape = op.output_shape(index.shape(), x.shape())?;
-    let output = Array::empty(x.device(), x.dtype(), shape)?;
+    let output = Array::empty(x.device(), dtype, shape)?;
     run(op, &[index, x], &output)?;
     Ok(output)
 }

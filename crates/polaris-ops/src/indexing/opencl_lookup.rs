@@ -36,6 +36,7 @@ const PARTS: &[&str] = &[ELEMENT, include_str!("lookup.cl")];
 #[derive(Debug, Clone, Copy)]
 struct Config {
     stored: Stored,
+    to: DType,
     wide: bool,
     work_group: usize,
 }
@@ -43,19 +44,20 @@ struct Config {
 impl Config {
     fn key(&self) -> u64 {
         let moved = match self.stored {
-            Stored::Dense(dtype) => dtype.size() as u64,
-            block => block.code(),
+            Stored::Dense(dtype) if dtype == self.to => dtype.size() as u64,
+            Stored::Dense(_) => 64 + self.stored.code(),
+            Stored::Block(_) => self.stored.code(),
         };
         moved << 24 | u64::from(self.wide) << 16 | self.work_group as u64
     }
 
     fn source(&self) -> ProgramSource {
         let (element, to, label) = match self.stored {
-            Stored::Dense(dtype) => {
+            Stored::Dense(dtype) if dtype == self.to => {
                 let (element, _) = moved_types(dtype);
                 (element, element, format!("{}_bytes", dtype.size()))
             }
-            Stored::Block(block) => (block.name(), "f32", block.name().to_owned()),
+            converted => (converted.name(), self.to.name(), format!("{converted}_to_{}", self.to)),
         };
         let defines = self.stored.texts().fold(Defines::new(), Defines::text);
         let defines = defines
@@ -111,6 +113,7 @@ pub fn run(
     let keys = keys(op.looked_up(x), device, index, &order)?;
     let config = Config {
         stored: x.stored(),
+        to: output.dtype(),
         wide: needs_wide_index(&walk.space),
         work_group: work_group(device),
     };
@@ -132,13 +135,15 @@ pub fn run(
     pass_array(launch, &keys).enqueue(&[items], &[config.work_group])
 }
 
-/// Each size of elements, and wide indices.
+/// Each size of elements, conversions, and wide indices.
 pub(super) fn shipped_programs() -> Vec<ProgramSource> {
-    let config = |stored, wide| Config { stored, wide, work_group: 256 };
-    let dense = [DType::U8, DType::F16, DType::F32, DType::F64].map(Stored::Dense);
-    (dense.into_iter().chain(Block::ALL.map(Stored::Block)))
-        .map(|stored| config(stored, false))
-        .chain([config(Stored::Dense(DType::F32), true)])
+    let config = |stored, to, wide| Config { stored, to, wide, work_group: 256 };
+    let moved = [DType::U8, DType::F16, DType::F32, DType::F64].map(|t| (Stored::Dense(t), t));
+    let halves = [DType::F16, DType::BF16].map(|half| (Stored::Dense(half), DType::F32));
+    let blocks = Block::ALL.map(|block| (Stored::Block(block), DType::F32));
+    (moved.into_iter().chain(halves).chain(blocks))
+        .map(|(stored, to)| config(stored, to, false))
+        .chain([config(Stored::Dense(DType::F32), DType::F32, true)])
         .map(|config| config.source())
         .collect()
 }

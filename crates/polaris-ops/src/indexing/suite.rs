@@ -52,21 +52,33 @@ fn is_essential(variant: usize) -> bool {
     VARIANTS.get(variant).is_none_or(|variant| variant.1 == DType::F32)
 }
 
-/// Those above, and both look-ups of each format of blocks.
+/// What look-ups convert to `f32`: blocks, and half precisions.
+#[derive(Debug, Clone, Copy)]
+enum Converted {
+    Blocks(Block),
+    Half(DType),
+}
+
+/// Those above, and both look-ups of all that is converted.
 fn count() -> usize {
-    VARIANTS.len() + 2 * Block::ALL.len()
+    VARIANTS.len() + 2 * converted().len()
+}
+
+fn converted() -> Vec<Converted> {
+    let halves = [DType::F16, DType::BF16].map(Converted::Half);
+    Block::ALL.map(Converted::Blocks).into_iter().chain(halves).collect()
 }
 
 /// The parameters' shape is that of the table. The axis is the first one that a reduction would take.
 fn case(variant: usize, parameters: &CaseParameters) -> Case {
-    let (rule, dtype, index_dtype, block) = match variant.checked_sub(VARIANTS.len()) {
+    let (rule, dtype, index_dtype, converts) = match variant.checked_sub(VARIANTS.len()) {
         None => {
             let (rule, dtype, index_dtype) = VARIANTS[variant];
             (rule, dtype, index_dtype, None)
         }
         Some(variant) => {
             let rule = if variant.is_multiple_of(2) { TAKE } else { GATHER };
-            (rule, DType::F32, DType::I64, Some(Block::ALL[variant / 2]))
+            (rule, DType::F32, DType::I64, Some(converted()[variant / 2]))
         }
     };
     let numbers = &mut Numbers::new(parameters.seed);
@@ -94,8 +106,11 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let taken = [&table[..axis], &shape[..], &table[axis + 1..]].concat();
     match rule {
         Rule::Lookup(rule) => {
-            let x = match block {
-                Some(block) => Operand::blocks(&table, block, numbers),
+            let x = match converts {
+                Some(Converted::Blocks(block)) => Operand::blocks(&table, block, numbers),
+                Some(Converted::Half(half)) => {
+                    input(&table, &parameters.inputs[1], half, parameters.special, numbers)
+                }
                 None => operand(&table, 1),
             };
             let shape = if rule == LookupRule::Take { &taken } else { &shape };

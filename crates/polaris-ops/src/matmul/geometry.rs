@@ -161,7 +161,7 @@ fn check_dtypes(op: &MatMul, parts: &Parts, output: &Array) -> Result<()> {
     if !allows(a, b, out) {
         let what = format!(
             "{a} times {b} into {out} is not defined; there are f32, f64, f16 and bf16 (into \
-             themselves or f32), and i8 or u8 times i8 (into i32 or f32)"
+             themselves or f32), f32 times f16 or bf16 (into f32), and i8 or u8 times i8 (into i32 or f32)"
         );
         return Err(Error::InvalidParameter { op: OP, what });
     }

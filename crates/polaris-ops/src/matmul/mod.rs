@@ -21,6 +21,7 @@ pub use opencl::{
     skinny_source, skinny_space, tile_features, tile_of, tile_program, tile_source, tile_space,
     tile_splits, usual_tiles,
 };
+pub(crate) use problem::widens;
 pub use problem::{Activation, Bias, Epilogue, MatMul, Precision};
 pub(crate) use reference::activate as activation_reference;
 pub use strassen::{strassen, strassen_into};
@@ -123,7 +124,11 @@ impl Operation for MatMul {
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _output: &Array) -> String {
         match inputs[1].format() {
-            Format::Block(block) => format!("matmul_{}_{}", block.name(), kernel.name()),
+            Format::Block(block) => format!("matmul_{}_{}", block.lower_name(), kernel.name()),
+            _ if widens(inputs[0].dtype(), inputs[1].dtype()) => {
+                let [a, b] = [inputs[0].dtype(), inputs[1].dtype()];
+                format!("matmul_{a}_{b}_{}", kernel.name())
+            }
             _ => format!("matmul_{}_{}", inputs[0].dtype(), kernel.name()),
         }
     }

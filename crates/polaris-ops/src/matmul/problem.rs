@@ -8,7 +8,8 @@ use crate::{Array, Error, Result, Unary};
 /// batches are those of the arrays: a transposed matrix is a permuted view.
 ///
 /// The arrays are, in this order and as far as the problem has them: A, B, C (if `beta` is not
-/// zero), row scales, column scales, bias, residual.
+/// zero), row scales, column scales, bias, residual. B may be in half precision where A and the result are `f32`: it is
+/// read as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatMul {
     /// Factor of the product.
@@ -221,12 +222,17 @@ pub(crate) fn allows(a: DType, b: DType, output: DType) -> bool {
     use DType::{BF16, F16, F32, F64, I8, I32, U8};
     matches!(
         (a, b, output),
-        (F32, F32, F32)
+        (F32, F32 | F16 | BF16, F32)
             | (F64, F64, F64)
             | (F16, F16, F16 | F32)
             | (BF16, BF16, BF16 | F32)
             | (I8 | U8, I8, I32 | F32)
     )
+}
+
+/// Whether the second factor is widened to the type of the first as it is read: weights in half precision.
+pub(crate) const fn widens(a: DType, b: DType) -> bool {
+    matches!((a, b), (DType::F32, DType::F16 | DType::BF16))
 }
 
 /// The type in which products are summed; scales and bias have it too, but for integers, whose

@@ -34,8 +34,8 @@ pub fn strassen_into(a: &Array, b: &Array, output: &Array, levels: u32) -> Resul
     if a.shape().rank() != 2 || b.shape().rank() != 2 {
         return Err(mistake("it multiplies two matrices; loop over batches"));
     }
-    if !matches!(a.dtype(), DType::F32 | DType::F64) {
-        return Err(mistake("it needs f32 or f64: sums of halves and bytes lose too much"));
+    if !matches!(a.dtype(), DType::F32 | DType::F64) || b.dtype() != a.dtype() {
+        return Err(mistake("both need f32 or f64: sums of halves and bytes lose too much"));
     }
     if levels > MOST_LEVELS {
         return Err(mistake("one or two levels; more cost more than they save"));

@@ -1,7 +1,7 @@
 //! The suite of matmul: every type, with shapes, layouts and epilogues drawn from the parameters.
 
 use crate::MatMul;
-use crate::matmul::{Activation, Bias, Epilogue, Precision};
+use crate::matmul::{Activation, Bias, Epilogue, Precision, widens};
 use polaris_core::DType;
 
 use crate::families::Family;
@@ -9,10 +9,8 @@ use crate::format::{Block, Role};
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
 /// Its entry in the list of operations.
-pub const FAMILY: Family = Family {
-    takes,
-    ..Family::new("matmul", super::shipped_programs, || VARIANTS.len(), is_essential, case)
-};
+pub const FAMILY: Family =
+    Family { takes, ..Family::new("matmul", super::shipped_programs, count, is_essential, case) };
 
 /// Types of the factors and the result, and how `f32` may be multiplied.
 #[derive(Debug, Clone, Copy)]
@@ -57,27 +55,44 @@ const VARIANTS: &[Variant] = {
         with(Second::Prepared, full(F64, F64, F64)),
         with(Second::Prepared, full(I8, I8, I32)),
         with(Second::Prepared, full(U8, I8, F32)),
-        with(Second::Blocks(Block::Q8_0), full(F32, F32, F32)),
-        with(Second::Blocks(Block::Q4_0), full(F32, F32, F32)),
+        full(F32, F16, F32),
+        full(F32, BF16, F32),
     ]
 };
 
-/// Whether a short check should not leave it out.
-fn is_essential(variant: usize) -> bool {
-    variant == 0 || VARIANTS[variant].second != Second::Array
+/// Those above, and every format of blocks as the second factor.
+fn count() -> usize {
+    VARIANTS.len() + Block::ALL.len()
 }
 
-/// Every type in a batch of odd sizes, and in a product that is transposed and long; plain `f32`
-/// also as a vector times a matrix, with nothing to do, with nothing along k, and scattered.
-fn takes(variant: usize, layout: usize) -> bool {
-    matches!(layout, 1 | 7) || variant == 0 && matches!(layout, 0 | 3 | 4 | 8)
+fn variant(number: usize) -> Variant {
+    match number.checked_sub(VARIANTS.len()) {
+        None => VARIANTS[number],
+        Some(place) => Variant { second: Second::Blocks(Block::ALL[place]), ..VARIANTS[0] },
+    }
+}
+
+/// Whether a short check should not leave it out.
+fn is_essential(number: usize) -> bool {
+    number == 0 || variant(number).second != Second::Array
+}
+
+/// Every type in a batch of odd sizes, and in a product that is transposed and long; what is converted also as a vector
+/// times a matrix and with few rows; plain `f32` also as a vector, with nothing to do, with nothing along k, and
+/// scattered.
+fn takes(number: usize, layout: usize) -> bool {
+    let Variant { a, b, second, .. } = variant(number);
+    let converts = widens(a, b) || matches!(second, Second::Blocks(_));
+    matches!(layout, 1 | 7)
+        || converts && matches!(layout, 0 | 6)
+        || number == 0 && matches!(layout, 0 | 3 | 4 | 8)
 }
 
 /// Lengths along k: none, one, odd ones, and long enough to be split.
 const LENGTHS: [usize; 9] = [70, 1, 5, 16, 33, 64, 130, 600, 1030];
 
-fn case(variant: usize, parameters: &CaseParameters) -> Case {
-    let Variant { a, b, output, precision, second } = VARIANTS[variant];
+fn case(number: usize, parameters: &CaseParameters) -> Case {
+    let Variant { a, b, output, precision, second } = variant(number);
     let numbers = &mut Numbers::new(parameters.seed);
     let mut shape = parameters.shape.clone();
     let k = if shape.is_empty() { 0 } else { LENGTHS[(parameters.seed % 9) as usize] };
@@ -102,6 +117,9 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     // A weight is one matrix for all of a batch, which is the first factor's then.
     let whole = Arrangement { broadcast: 0, missing_axes: 0, ..place_a.clone() };
     let place_a = if second == Second::Array { place_a } else { whole };
+    // Rows of weights lie along k as a rule.
+    let turned = place_b.transposed ^ widens(a, b);
+    let place_b = Arrangement { transposed: turned, ..place_b };
     let first = draw(&matrix(m, k), &place_a, a);
     let alone = Arrangement { broadcast: 0, missing_axes: 0, ..place_b.clone() };
     let second = match second {

@@ -115,7 +115,7 @@ impl Operand {
         let drawn = draw(numbers, DType::F32, Domain::Any, false, count * block.elements());
         let mut values: Vec<f32> = drawn.iter().map(|&value| value as f32).collect();
         let mut bytes = vec![0; count * block.bytes()];
-        block.encode(&values, &mut bytes);
+        block.encode_nearest(&values, &mut bytes).expect("test values should be small");
         block.decode(&bytes, &mut values);
         Self {
             dtype: DType::F32,
@@ -135,7 +135,7 @@ impl Operand {
     pub(super) fn storage_name(&self) -> String {
         match &self.storage {
             Storage::Dense => self.dtype.name().to_owned(),
-            Storage::Blocks(block, _) => block.name().to_owned(),
+            Storage::Blocks(block, _) => block.lower_name().to_owned(),
             Storage::Prepared(_) => format!("{}_panels", self.dtype),
         }
     }

@@ -51,6 +51,21 @@ fn arbitrary_products(devices: &[DeviceRef], cases: u32) {
     }
 }
 
+/// Every type and format with one, few and many rows; on OpenCL devices each combination would cost a build.
+#[test]
+fn every_fixed_product_is_right_on_the_cpu() {
+    let device = &devices_under_test()[0];
+    let suite = FAMILIES.iter().find(|suite| suite.name == "matmul").unwrap();
+    for variant in 0..(suite.variants)() {
+        for parameters in CaseParameters::fixed() {
+            let case = (suite.case)(variant, &parameters);
+            if let Err(reason) = case.run(device) {
+                panic!("{reason}");
+            }
+        }
+    }
+}
+
 fn uniform(device: &DeviceRef, dtype: DType, dims: &[usize], seed: u64) -> Array {
     let distribution = Distribution::Uniform { low: -1.0, high: 1.0 };
     random(device, dtype, Shape::new(dims).unwrap(), distribution, seed).unwrap()
@@ -165,7 +180,11 @@ fn mistakes_are_named() {
         };
         refused(matmul(&a, &a), "matmul");
         refused(matmul(&zeros(&[4]), &b), "not a matrix");
-        refused(matmul(&a, &uniform(device, DType::F16, &[4, 5], 1)), "not defined");
+        refused(matmul(&uniform(device, DType::F16, &[3, 4], 1), &b), "not defined");
+        // Weights in half precision are read as they are, into f32 and nothing else.
+        let halves = uniform(device, DType::F16, &[4, 5], 1);
+        assert!(matmul(&a, &halves).is_ok());
+        refused(MatMul::default().apply(&[&a, &halves], DType::F16), "not defined");
         let biased = |bias: &Array| {
             let epilogue = Epilogue { bias: Some(Bias::PerColumn), ..Epilogue::default() };
             MatMul { epilogue, ..MatMul::default() }.apply(&[&a, &b, bias], DType::F32)

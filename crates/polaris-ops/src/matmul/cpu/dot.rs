@@ -1,12 +1,14 @@
 //! Matmul of few rows with a B whose columns are dense along k: a dot product for each element, in vectors along k,
-//! so that B is read once and in place.
+//! so that B is read once and in place. B may be in half precision: `widen.rs`.
 
+use polaris_core::{bf16, f16};
 use polaris_runtime::cpu::SimdLevel;
 
 use super::finish::TILE_STRIDE;
 use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::lanes_x86::{F32x8, F32x16, F64x4, F64x8};
+use super::widen::Widen;
 
 /// Columns of a tile.
 pub(super) const COLUMNS: usize = 4;
@@ -18,7 +20,8 @@ pub(super) const ROWS: usize = 6;
 pub(super) struct DotCall<P> {
     pub a: *const P,
     pub a_stride: usize,
-    pub b: *const P,
+    /// Of the type that the kernel reads.
+    pub b: *const u8,
     pub b_stride: usize,
     pub k: usize,
     /// Rows are `TILE_STRIDE` apart.
@@ -33,19 +36,21 @@ pub(super) type Dots<P> = [[Dot<P>; COLUMNS]; ROWS];
 /// # Safety
 /// The instructions of `V` must exist, and the call's pointers be valid for what it describes.
 #[inline(always)]
-unsafe fn dots<V, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
+unsafe fn dots<V, T, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
 where
     V: Lanes<Sum = <V as Lanes>::Packed>,
     V::Packed: Default + std::ops::Add<Output = V::Packed>,
+    T: Widen<V>,
 {
     // SAFETY: by the caller's word.
     unsafe {
+        let b = call.b.cast::<T>();
         let mut sums = [[V::zero(); C]; R];
         let whole = call.k / V::COUNT * V::COUNT;
         let mut at = 0;
         while at < whole {
             let right: [V::Factors; C] =
-                std::array::from_fn(|j| V::factors(call.b.add(j * call.b_stride + at)));
+                std::array::from_fn(|j| T::factors(b.add(j * call.b_stride + at)));
             for (i, row) in sums.iter_mut().enumerate() {
                 let left = V::factors(call.a.add(i * call.a_stride + at));
                 for (sum, &right) in row.iter_mut().zip(&right) {
@@ -61,8 +66,14 @@ where
                 V::load_first(start.add(whole), call.k - whole).store(buffer.as_mut_ptr());
                 V::factors(buffer.as_ptr())
             };
-            let right: [V::Factors; C] =
-                std::array::from_fn(|j| rest(call.b.add(j * call.b_stride)));
+            let widened = |start: *const T| {
+                let mut buffer = [V::Packed::default(); 16];
+                for (i, to) in buffer.iter_mut().enumerate().take(call.k - whole) {
+                    *to = (*start.add(whole + i)).widened();
+                }
+                V::factors(buffer.as_ptr())
+            };
+            let right: [V::Factors; C] = std::array::from_fn(|j| widened(b.add(j * call.b_stride)));
             for (i, row) in sums.iter_mut().enumerate() {
                 let left = rest(call.a.add(i * call.a_stride));
                 for (sum, &right) in row.iter_mut().zip(&right) {
@@ -93,50 +104,51 @@ macro_rules! compiled {
         /// # Safety
         /// As for `dots`.
         $(#[target_feature(enable = $features)])?
-        unsafe fn $name<V, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
+        unsafe fn $name<V, T, const R: usize, const C: usize>(call: &DotCall<V::Packed>)
         where
             V: Lanes<Sum = <V as Lanes>::Packed>,
             V::Packed: Default + std::ops::Add<Output = V::Packed>,
+            T: Widen<V>,
         {
             // SAFETY: by the caller's word.
-            unsafe { dots::<V, R, C>(call) }
+            unsafe { dots::<V, T, R, C>(call) }
         }
     };
 }
 
 compiled!(plain);
 #[cfg(target_arch = "x86_64")]
-compiled!(avx2, "avx2,fma");
+compiled!(avx2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
 macro_rules! table {
-    ($compiled:ident, $lanes:ty, $($rows:literal)*) => {
+    ($compiled:ident, $lanes:ty, $stored:ty, $($rows:literal)*) => {
         [$([
-            $compiled::<$lanes, $rows, 1>,
-            $compiled::<$lanes, $rows, 2>,
-            $compiled::<$lanes, $rows, 3>,
-            $compiled::<$lanes, $rows, 4>,
+            $compiled::<$lanes, $stored, $rows, 1>,
+            $compiled::<$lanes, $stored, $rows, 2>,
+            $compiled::<$lanes, $stored, $rows, 3>,
+            $compiled::<$lanes, $stored, $rows, 4>,
         ]),*]
     };
 }
 
 macro_rules! dots_by_level {
-    ($name:ident: $type:ty, $avx512:ty, $avx2:ty, $plain:ty) => {
+    ($name:ident: $type:ty, $stored:ty, $avx512:ty, $avx2:ty, $plain:ty) => {
         pub(super) fn $name(level: SimdLevel) -> &'static Dots<$type> {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 => {
-            static DOTS: Dots<$type> = table!(avx512, $avx512, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(avx512, $avx512, $stored, 1 2 3 4 5 6);
                     &DOTS
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx2 => {
-            static DOTS: Dots<$type> = table!(avx2, $avx2, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(avx2, $avx2, $stored, 1 2 3 4 5 6);
                     &DOTS
                 }
                 _ => {
-            static DOTS: Dots<$type> = table!(plain, $plain, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(plain, $plain, $stored, 1 2 3 4 5 6);
                     &DOTS
                 }
             }
@@ -144,5 +156,7 @@ macro_rules! dots_by_level {
     };
 }
 
-dots_by_level!(f32_dots: f32, F32x16, F32x8, Plain<f32, 4>);
-dots_by_level!(f64_dots: f64, F64x8, F64x4, Plain<f64, 2>);
+dots_by_level!(f32_dots: f32, f32, F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(f16_dots: f32, f16, F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(bf16_dots: f32, bf16, F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(f64_dots: f64, f64, F64x8, F64x4, Plain<f64, 2>);

@@ -21,13 +21,14 @@ mod stored;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tiles;
+mod widen;
 
 use polaris_core::{DType, bf16, f16};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::{CpuDevice, SimdLevel};
 
 pub(crate) use self::blocked::Tile;
-use self::dot::{f32_dots, f64_dots};
+use self::dot::{bf16_dots, f16_dots, f32_dots, f64_dots};
 pub(crate) use self::ending::Direct;
 use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
@@ -100,7 +101,7 @@ fn run_at(
             correction_offset: packed.correction_offset,
         }),
     };
-    with_arithmetic(level, parts.a.dtype(), batch)
+    with_arithmetic(level, [parts.a.dtype(), parts.b.dtype()], batch)
 }
 
 /// Something that is done with the arithmetic of a type.
@@ -113,8 +114,12 @@ trait Computation {
         S: Sum + Negate;
 }
 
-/// Does something with the arithmetic of a type of A and an instruction set.
-fn with_arithmetic<C: Computation>(level: SimdLevel, left: DType, work: C) -> Result<C::Result> {
+/// Does something with the arithmetic of the types of A and B and an instruction set.
+fn with_arithmetic<C: Computation>(
+    level: SimdLevel,
+    [left, right]: [DType; 2],
+    work: C,
+) -> Result<C::Result> {
     match left {
         DType::F64 => {
             let arithmetic = floats::<Native<f64>, _>(f64_kernels(level));
@@ -127,8 +132,15 @@ fn with_arithmetic<C: Computation>(level: SimdLevel, left: DType, work: C) -> Re
         DType::U8 => work.run(&bytes::<u8>(level, false)),
         _ => {
             let arithmetic = floats::<Native<f32>, _>(f32_kernels(level));
-            let few_rows = FewRows { dots: f32_dots(level), pack: arithmetic.pack_left };
-            work.run(&Arithmetic { few_rows: Some(few_rows), ..arithmetic })
+            // Of weights in half precision, elements are widened as they are packed or multiplied.
+            let (dots, pack_right): (_, Packer<f32>) = match right {
+                DType::F16 => (f16_dots(level), pack::<f16>),
+                DType::BF16 => (bf16_dots(level), pack::<bf16>),
+                _ => (f32_dots(level), arithmetic.pack_right),
+            };
+            let few_rows = Some(FewRows { dots, pack: arithmetic.pack_left });
+            let right_in_place = right == DType::F32;
+            work.run(&Arithmetic { few_rows, pack_right, right_in_place, ..arithmetic })
         }
     }
 }
@@ -142,7 +154,8 @@ fn floats<K: Packing, S>(
         pack_left,
         pack_right,
         group: 1,
-        in_place: K::SAME,
+        left_in_place: K::SAME,
+        right_in_place: K::SAME,
         excess: None,
         few_rows: None,
     }
@@ -156,7 +169,8 @@ fn bytes<T: stored::Byte>(level: SimdLevel, is_signed: bool) -> Arithmetic<u32, 
             pack_left: pack::<RaisedQuads<T>>,
             pack_right: pack::<Quads>,
             group: RaisedQuads::<T>::GROUP,
-            in_place: false,
+            left_in_place: false,
+            right_in_place: false,
             // 128 in each byte is what signed ones are raised by.
             excess: is_signed.then_some(0x8080_8080),
             few_rows: None,
@@ -166,7 +180,8 @@ fn bytes<T: stored::Byte>(level: SimdLevel, is_signed: bool) -> Arithmetic<u32, 
             pack_left: pack::<Pairs<T>>,
             pack_right: pack::<Pairs<i8>>,
             group: Pairs::<T>::GROUP,
-            in_place: false,
+            left_in_place: false,
+            right_in_place: false,
             excess: None,
             few_rows: None,
         },

@@ -74,10 +74,11 @@ impl Computation for Batch<'_> {
             unsafe { small::run(arithmetic.kernels, &(self.product)(0)) };
             return Ok(());
         }
-        // A result whose rows are adjacent is stored faster the other way round. Bytes have
-        // different types on the left and right.
+        // A result whose rows are adjacent is stored faster the other way round, unless there are different types on
+        // the left and right.
         let has_skinny = arithmetic.few_rows.is_some();
-        let can_turn = arithmetic.group == 1 && self.packed.is_none();
+        let is_alike = arithmetic.group == 1 && first.a.dtype == first.b.dtype;
+        let can_turn = is_alike && self.packed.is_none();
         let turned = can_turn && is_better_turned(first, has_skinny);
         let first = if turned { first.transposed() } else { *first };
         let work = first.m.saturating_mul(first.n).saturating_mul(first.k);
@@ -223,12 +224,12 @@ impl Setup {
         let (a, b, out) = (&product.a, &product.b, &product.out);
         let steps = product.k.div_ceil(arithmetic.group);
         let is_small = product.m * product.k <= SMALL_MATRIX;
-        let left_in_place = arithmetic.in_place
+        let left_in_place = arithmetic.left_in_place
             && match (a.column_stride, a.row_stride) {
                 (1, stride) => is_small || !(stride * size_of::<P>()).is_multiple_of(SAME_SETS),
                 (_, stride) => is_small && stride == 1,
             };
-        let right_in_place = arithmetic.in_place
+        let right_in_place = arithmetic.right_in_place
             && b.column_stride == 1
             && (product.m <= 2 * arithmetic.kernels.rows(false)
                 || product.n * product.k <= SMALL_MATRIX);

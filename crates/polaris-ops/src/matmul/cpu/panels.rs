@@ -59,7 +59,9 @@ pub(super) struct Arithmetic<P: 'static, S: 'static> {
     /// Stored elements along k in a packed one.
     pub group: usize,
     /// Whether A's elements can be used where they are.
-    pub in_place: bool,
+    pub left_in_place: bool,
+    /// Whether B's can.
+    pub right_in_place: bool,
     /// The left factor that yields what each sum has too much, if A is packed raised.
     pub excess: Option<P>,
     /// Kernels for few rows, where factors and accumulators have one type.

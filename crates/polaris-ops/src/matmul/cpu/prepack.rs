@@ -10,7 +10,7 @@ use super::product::Plane;
 use super::{Computation, with_arithmetic};
 use crate::cpu::map::SendPointer;
 use crate::format::{Format, Role};
-use crate::matmul::problem::allows;
+use crate::matmul::problem::{allows, widens};
 use crate::{Array, Error, Result};
 
 /// Where everything lies in the memory of a packed B: the panels, and after them the initial accumulators.
@@ -26,7 +26,8 @@ pub(super) struct PackedLayout {
 /// Whether there are panels of a matrix of a type for products with a type on the left.
 pub fn has_panels(left: DType, right: DType, shape: &Shape) -> bool {
     let results = [DType::F32, DType::F64, DType::I32];
-    shape.rank() == 2 && results.iter().any(|&out| allows(left, right, out))
+    // Panels hold what is computed with: they would be twice as large as weights in half precision.
+    shape.rank() == 2 && !widens(left, right) && results.iter().any(|&out| allows(left, right, out))
 }
 
 /// Bytes of a packed matrix.
@@ -59,7 +60,7 @@ fn matrix(shape: &Shape) -> Result<[usize; 2]> {
 }
 
 fn layout(cpu: &CpuDevice, left: DType, [k, n]: [usize; 2]) -> Result<PackedLayout> {
-    with_arithmetic(cpu.simd(), left, Measure { k, n })
+    with_arithmetic(cpu.simd(), [left; 2], Measure { k, n })
 }
 
 /// Finds the layout of a packed matrix.
@@ -92,7 +93,7 @@ impl Computation for Measure {
 pub fn pack_b(cpu: &CpuDevice, left: DType, b: &Array) -> Result<Buffer> {
     let [k, n] = matrix(b.shape())?;
     let layout = layout(cpu, left, [k, n])?;
-    with_arithmetic(cpu.simd(), left, Pack { cpu, device: b.device(), b, k, layout })
+    with_arithmetic(cpu.simd(), [left; 2], Pack { cpu, device: b.device(), b, k, layout })
 }
 
 /// What packing needs to know.

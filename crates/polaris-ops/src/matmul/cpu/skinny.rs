@@ -15,7 +15,7 @@ const TASK: usize = 1 << 16;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 4;
 
-/// What few rows are multiplied with: factors and accumulators have one type.
+/// What few rows are multiplied with: A and accumulators have one type, B that of the kernels.
 #[derive(Clone, Copy)]
 pub(super) struct FewRows<S: 'static> {
     pub dots: &'static Dots<S>,
@@ -46,7 +46,7 @@ pub(super) fn row_elements(product: &Product) -> usize {
 
 impl<S: Sum> Skinny<'_, S> {
     /// # Safety
-    /// The product's memory must be registered, its factors be of type `S`, and `rows` have room.
+    /// The product's memory must be registered, A be of type `S` and B of the kernels', and `rows` have room.
     pub unsafe fn run(&self, pool: Option<&ThreadPool>) {
         let product = self.product;
         if product.a.column_stride != 1 {
@@ -96,7 +96,7 @@ impl<S: Sum> Skinny<'_, S> {
                 let call = DotCall {
                     a: a.wrapping_add(row * a_stride),
                     a_stride,
-                    b: product.b.at(0, column).cast(),
+                    b: product.b.at(0, column),
                     b_stride: product.b.column_stride,
                     k: product.k,
                     to: tile.as_mut_ptr(),

@@ -14,7 +14,8 @@ use super::tiles::{TileProduct, multiply};
 pub(super) fn is_small<P, S: Sum>(arithmetic: &Arithmetic<P, S>, product: &Product) -> bool {
     let Product { m, n, k, a, b, out, .. } = product;
     let lanes = arithmetic.kernels.lanes;
-    arithmetic.in_place
+    arithmetic.left_in_place
+        && arithmetic.right_in_place
         && *k <= MOST_STEPS
         && m * k <= SMALL_MATRIX
         && n * k <= SMALL_MATRIX

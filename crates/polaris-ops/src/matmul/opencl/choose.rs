@@ -5,8 +5,8 @@ use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
 use super::factors::{Factors, skinny_problem};
-use super::variants::{CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
-use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, has_kernels};
+use super::variants::{CPU_MEDIUM, CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
+use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, converts, has_kernels};
 use crate::Array;
 use crate::matmul::geometry::Geometry;
 use crate::matmul::problem::{MatMul, Precision};
@@ -51,6 +51,15 @@ pub(super) fn tiles(target: TileTarget) -> &'static [Rated] {
     }
 }
 
+/// Those that convert elements of the second factor on their way to local memory. Every format has its own program for
+/// each of them: drivers that run on the processor, whose compilers take longest, have one.
+pub(super) fn converting_tiles(target: TileTarget) -> impl Iterator<Item = &'static Rated> {
+    let is_cpu = target.kind == DeviceKind::Cpu;
+    tiles(target).iter().filter(move |rated| {
+        rated.tile.copy == TileCopy::Registers && (!is_cpu || rated.tile == CPU_MEDIUM)
+    })
+}
+
 /// The tiles that the cost model chooses from, best first: where a search may begin.
 pub fn usual_tiles<'a>(target: impl Into<TileTarget<'a>>) -> impl Iterator<Item = Tile> {
     tiles(target.into()).iter().map(|rated| rated.tile)
@@ -86,6 +95,13 @@ pub(in crate::matmul) fn preferred(
     }
     let capabilities = device.capabilities();
     let half = matches!(dtype, DType::F16 | DType::BF16);
+    let aligned = [geometry.a, geometry.b]
+        .iter()
+        .all(|matrix| [matrix.rows, matrix.columns].iter().all(|s| *s == 1 || s.is_multiple_of(4)));
+    let cost = Cost { capabilities, dtype, sizes: [m, n, k], batches: batches.elements(), aligned };
+    if converts(parts.a, parts.b) {
+        return cost.cheapest(converting_tiles(device.into())).map(Kernel::Tiled);
+    }
     if half || dtype == DType::F32 && op.precision == Precision::Tf32 {
         let blocks = m.div_ceil(usize::from(TENSOR.m)) * n.div_ceil(usize::from(TENSOR.n));
         let busy = blocks * batches.elements() >= capabilities.compute_units;
@@ -97,10 +113,7 @@ pub(in crate::matmul) fn preferred(
     if let Some(tile) = tuned_tile(device, dtype, &geometry) {
         return Some(Kernel::Tiled(tile));
     }
-    let aligned = [geometry.a, geometry.b]
-        .iter()
-        .all(|matrix| [matrix.rows, matrix.columns].iter().all(|s| *s == 1 || s.is_multiple_of(4)));
-    by_cost(device.into(), dtype, [m, n, k], batches.elements(), aligned).map(Kernel::Tiled)
+    cost.cheapest(tiles(device.into()).iter()).map(Kernel::Tiled)
 }
 
 /// The tile that tuning decided on for a product. Batches take the cost model's.
@@ -140,7 +153,9 @@ pub fn default_tile<'a>(
     sizes: [usize; 3],
     aligned: bool,
 ) -> Option<Tile> {
-    by_cost(target.into(), dtype, sizes, 1, aligned)
+    let target = target.into();
+    let cost = Cost { capabilities: target.capabilities, dtype, sizes, batches: 1, aligned };
+    cost.cheapest(tiles(target).iter())
 }
 
 /// Into how many parts k is split for a tile and a product of these sizes.
@@ -153,20 +168,27 @@ pub fn tile_splits<'a>(
     split_cost(target.into().capabilities, lines, [m, n], k, 1).0
 }
 
-fn by_cost(
-    target: TileTarget,
+/// What the cost of a tile depends on.
+struct Cost<'a> {
+    capabilities: &'a Capabilities,
     dtype: DType,
-    [m, n, k]: [usize; 3],
+    sizes: [usize; 3],
     batches: usize,
     aligned: bool,
-) -> Option<Tile> {
-    let usable = tiles(target).iter().filter(|rated| fits(&rated.tile, target.capabilities, dtype));
-    let cost = |rated: &&Rated| {
-        let lines = [rated.tile.m, rated.tile.n].map(usize::from);
-        let efficiency = if aligned { rated.efficiency } else { rated.unaligned };
-        split_cost(target.capabilities, lines, [m, n], k, batches).1 / efficiency
-    };
-    usable.min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|rated| rated.tile)
+}
+
+impl Cost<'_> {
+    /// The best of some tiles, as far as the device can run them.
+    fn cheapest(&self, tiles: impl Iterator<Item = &'static Rated>) -> Option<Tile> {
+        let [m, n, k] = self.sizes;
+        let usable = tiles.filter(|rated| fits(&rated.tile, self.capabilities, self.dtype));
+        let cost = |rated: &&Rated| {
+            let lines = [rated.tile.m, rated.tile.n].map(usize::from);
+            let efficiency = if self.aligned { rated.efficiency } else { rated.unaligned };
+            split_cost(self.capabilities, lines, [m, n], k, self.batches).1 / efficiency
+        };
+        usable.min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|rated| rated.tile)
+    }
 }
 
 /// The best split-K of a kernel.

@@ -16,7 +16,7 @@ use polaris_runtime::Device;
 use polaris_runtime::opencl::OpenClDevice;
 
 use super::geometry::Geometry;
-use super::problem::{MatMul, Precision};
+use super::problem::{MatMul, Precision, widens};
 use crate::{Array, Result};
 use polaris_core::DType;
 
@@ -74,6 +74,11 @@ impl Kernel {
     }
 }
 
+/// Whether elements of the second factor become those of the first as they are read.
+fn converts(a: &Array, b: &Array) -> bool {
+    !b.is_dense() || widens(a.dtype(), b.dtype())
+}
+
 /// Whether there are kernels for a product at all.
 fn has_kernels(geometry: &Geometry, dtype: DType) -> bool {
     // Counters in the kernels are of 32 bits, with room for a tile beyond the end.
@@ -95,12 +100,14 @@ pub(super) fn supports(
     if !has_kernels(&geometry, dtype) {
         return false;
     }
-    let of_blocks = !inputs[1].is_dense();
+    let converts = converts(inputs[0], inputs[1]);
     kernel.fits(device, dtype)
         && match kernel {
-            // What copies memory as it is decodes nothing.
-            Kernel::Tensor(_) if of_blocks => false,
-            Kernel::Tiled(tile) if of_blocks && tile.copy != TileCopy::Registers => false,
+            // What copies memory as it is converts nothing.
+            Kernel::Tensor(_) if converts => false,
+            Kernel::Tiled(tile) if converts => {
+                choose::converting_tiles(device.into()).any(|rated| rated.tile == tile)
+            }
             Kernel::Tensor(_) => op.precision == Precision::Tf32 || dtype != DType::F32,
             // Small tiles that only have a name to be measured by are for f32.
             Kernel::Tiled(tile) => {

@@ -64,7 +64,7 @@ pub(super) const PTX_TILES: &[Rated] = &[
 ];
 
 const CPU_LARGE: Tile = Tile::new(64, 256, 64, 8, 8).for_processor();
-const CPU_MEDIUM: Tile = Tile::new(64, 64, 64, 8, 4).for_processor();
+pub(super) const CPU_MEDIUM: Tile = Tile::new(64, 64, 64, 8, 4).for_processor();
 // Work-groups of fewer than 32 take PoCL's compiler minutes: it writes each work-item out.
 const CPU_SMALL: Tile = Tile::new(32, 64, 64, 8, 4).for_processor();
 
@@ -244,8 +244,9 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         let body = Body::Skinny { rows: 8, along_k, width: 4, group: 64, lanes: 8 };
         add(body, types[0], Activation::Identity);
     }
-    for block in Block::ALL {
-        let [a, b] = [Stored::Dense(DType::F32), Stored::Block(block)];
+    let halves = [DType::F16, DType::BF16].map(Stored::Dense);
+    for b in Block::ALL.map(Stored::Block).into_iter().chain(halves) {
+        let a = Stored::Dense(DType::F32);
         let Skinny { group, lanes, .. } = Skinny::DEFAULT;
         let skinny = |rows| Body::Skinny { rows, along_k: true, width: 4, group, lanes };
         let tile = tiled(GCN_MEDIUM, [true, true], 4);
