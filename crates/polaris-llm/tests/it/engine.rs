@@ -1,0 +1,199 @@
+//! Logits against the definition, and what the cache keeps and forgets.
+
+use polaris_gguf::TensorType;
+use polaris_llm::{CacheType, Engine, EngineOptions, Error, PerplexityOptions, Wanted};
+use polaris_runtime::DeviceRef;
+
+use crate::common::devices;
+use crate::reference::Reference;
+use crate::tiny::{CONTEXT, Tiny, WORDS};
+
+fn engine(tiny: Tiny, device: &DeviceRef, options: EngineOptions) -> Engine {
+    Engine::new(&tiny.model(device), &options).unwrap()
+}
+
+fn exact() -> EngineOptions {
+    EngineOptions { context: CONTEXT, batch: 7, cache: CacheType::F32, ..EngineOptions::default() }
+}
+
+fn tokens(count: usize, seed: u32) -> Vec<u32> {
+    (0..count as u32).map(|i| (i * 37 + seed * 101 + i * i * 13) % WORDS as u32).collect()
+}
+
+/// The largest difference, relative to the largest logit.
+fn difference(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let largest = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    let worst = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs());
+    worst.fold(0.0f64, f64::max) / largest
+}
+
+fn check(tiny: Tiny, tolerance: f64) {
+    let tokens = tokens(23, 1);
+    let expected = Reference::new(tiny, &tiny.source()).logits(&tokens);
+    for device in devices() {
+        let mut engine = engine(tiny, &device, exact());
+        let (prompt, rest) = tokens.split_at(18);
+        let mut found = engine.feed(0, prompt, Wanted::All, &|| false).unwrap().to_vec();
+        for &token in rest {
+            found.extend(engine.feed(0, &[token], Wanted::Last, &|| false).unwrap());
+        }
+        let error = difference(&found, &expected.concat());
+        assert!(error < tolerance, "{tiny:?} on {}: {error:e}", device.id());
+    }
+}
+
+#[test]
+fn llama_is_its_definition() {
+    check(Tiny::LLAMA, 2e-5);
+}
+
+#[test]
+fn norms_of_heads_and_other_pairs() {
+    check(Tiny { architecture: "qwen3", ..Tiny::LLAMA }, 2e-5);
+}
+
+#[test]
+fn windows_caps_and_norms_after_a_part() {
+    check(Tiny { architecture: "gemma2", ..Tiny::LLAMA }, 2e-5);
+}
+
+#[test]
+fn mixtures_of_experts() {
+    check(Tiny { experts: 4, ..Tiny::LLAMA }, 2e-5);
+}
+
+#[test]
+fn weights_stay_as_they_are_stored() {
+    for ty in [TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0] {
+        check(Tiny { ty, ..Tiny::LLAMA }, 5e-5);
+    }
+    check(Tiny { ty: TensorType::Q8_0, experts: 3, ..Tiny::LLAMA }, 5e-5);
+}
+
+#[test]
+fn a_cache_in_half_precision_is_near() {
+    let tokens = tokens(40, 2);
+    for device in devices() {
+        let half = EngineOptions { cache: CacheType::F16, ..exact() };
+        let mut engines = [engine(Tiny::LLAMA, &device, exact()), engine(Tiny::LLAMA, &device, half)];
+        let [exact, half] = engines.each_mut().map(|engine| {
+            engine.feed(0, &tokens, Wanted::Last, &|| false).unwrap().iter().map(|&x| f64::from(x)).collect::<Vec<_>>()
+        });
+        let half: Vec<f32> = half.iter().map(|&x| x as f32).collect();
+        assert!(difference(&half, &exact) < 2e-3);
+    }
+}
+
+#[test]
+fn what_is_common_is_computed_once() {
+    for device in devices() {
+        let mut engine = engine(Tiny::LLAMA, &device, exact());
+        let first = tokens(20, 3);
+        engine.feed(0, &first, Wanted::None, &|| false).unwrap();
+        let mut second = first[..12].to_vec();
+        second.extend(tokens(9, 4));
+        let kept = engine.reuse(0, &second);
+        assert_eq!(kept, 12);
+        let found = engine.feed(0, &second[kept..], Wanted::Last, &|| false).unwrap().to_vec();
+        assert_eq!(engine.computed(), 20 + 9);
+        engine.truncate(0, 0);
+        let whole = engine.feed(0, &second, Wanted::Last, &|| false).unwrap();
+        let whole: Vec<f64> = whole.iter().map(|&x| f64::from(x)).collect();
+        assert!(difference(&found, &whole) < 1e-5);
+        // The last token is computed again even if all are there: its logits are wanted.
+        assert_eq!(engine.reuse(0, &second), second.len() - 1);
+    }
+}
+
+#[test]
+fn sequences_do_not_see_each_other() {
+    for device in devices() {
+        let together = EngineOptions { sequences: 3, context: 3 * CONTEXT, ..exact() };
+        let mut engine = engine(Tiny::LLAMA, &device, together);
+        let lengths = [5, 33, 12];
+        let mut expected = Vec::new();
+        for (sequence, &length) in lengths.iter().enumerate() {
+            let mut tokens = tokens(length, sequence as u32);
+            tokens.push(7 + sequence as u32);
+            let mut alone = self::engine(Tiny::LLAMA, &device, exact());
+            expected.extend(alone.feed(0, &tokens, Wanted::Last, &|| false).unwrap().to_vec());
+            engine.feed(sequence, &tokens[..length], Wanted::None, &|| false).unwrap();
+        }
+        let found = engine.step(&[(0, 7), (1, 8), (2, 9)], &|| false).unwrap();
+        let expected: Vec<f64> = expected.iter().map(|&x| f64::from(x)).collect();
+        assert!(difference(found, &expected) < 1e-5);
+        // A sequence that is forgotten gives its memory to the others.
+        engine.truncate(1, 0);
+        engine.feed(0, &tokens(30, 9), Wanted::Last, &|| false).unwrap();
+        assert!(matches!(engine.step(&[(0, 1), (0, 2)], &|| false), Err(Error::Argument { .. })));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_and_changes_nothing() {
+    let device = devices()[0].clone();
+    let mut engine = engine(Tiny::LLAMA, &device, exact());
+    engine.feed(0, &tokens(60, 1), Wanted::None, &|| false).unwrap();
+    let full = engine.feed(0, &tokens(5, 1), Wanted::Last, &|| false);
+    assert!(matches!(full, Err(Error::ContextFull { tokens: 65, context: 64 })));
+    assert_eq!(engine.tokens(0).len(), 60);
+    let unknown = engine.feed(0, &[WORDS as u32], Wanted::Last, &|| false);
+    assert!(matches!(unknown, Err(Error::Argument { .. })));
+    let cancelled = engine.feed(0, &[1], Wanted::Last, &|| true);
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert_eq!(engine.tokens(0).len(), 60);
+    engine.feed(0, &[1, 2, 3, 4], Wanted::Last, &|| false).unwrap();
+    let huge = EngineOptions { context: 1 << 40, ..exact() };
+    let error = Engine::new(&Tiny::LLAMA.model(&device), &huge).unwrap_err();
+    assert!(matches!(error, Error::ContextTooLarge { fitting, .. } if fitting > 1000), "{error}");
+}
+
+#[test]
+fn perplexity_is_that_of_the_logits() {
+    let device = devices()[0].clone();
+    let text = tokens(40, 5);
+    let mut engine = engine(Tiny::LLAMA, &device, exact());
+    let mut base = self::engine(Tiny { ty: TensorType::Q4_0, ..Tiny::LLAMA }, &device, exact());
+    let options = PerplexityOptions { window: 16, windows: None };
+    let scored = engine
+        .perplexity(&text, Some(3), &options, Some(&mut base), &mut |_| {}, &|| false)
+        .unwrap();
+    let reference = Reference::new(Tiny::LLAMA, &Tiny::LLAMA.source());
+    let (mut loss, mut count) = (0.0, 0);
+    for chunk in text.chunks_exact(16) {
+        let mut chunk = chunk.to_vec();
+        chunk[0] = 3;
+        let logits = reference.logits(&chunk);
+        for position in 8..15 {
+            let normal = logits[position].iter().map(|x| x.exp()).sum::<f64>().ln();
+            loss += normal - logits[position][chunk[position + 1] as usize];
+            count += 1;
+        }
+    }
+    assert_eq!((scored.tokens, scored.windows), (count, 2));
+    let expected = (loss / count as f64).exp();
+    assert!((scored.perplexity / expected - 1.0).abs() < 1e-4, "{} {expected}", scored.perplexity);
+    let divergence = scored.divergence.unwrap();
+    assert!(divergence.mean > 0.0 && divergence.largest >= divergence.mean);
+    let short = engine.perplexity(&text[..10], None, &options, None, &mut |_| {}, &|| false);
+    assert!(matches!(short, Err(Error::Argument { .. })));
+}
+
+#[test]
+fn memory_does_not_grow_with_tokens() {
+    let device = devices()[0].clone();
+    let mut engine = engine(Tiny::LLAMA, &device, exact());
+    let mut round = |count: usize| {
+        engine.truncate(0, 0);
+        engine.feed(0, &tokens(count, 6), Wanted::Last, &|| false).unwrap();
+        for token in 0..20 {
+            engine.feed(0, &[token], Wanted::Last, &|| false).unwrap();
+        }
+        device.allocator().memory_use().used
+    };
+    (1..40).for_each(|count| drop(round(count)));
+    let before = round(7);
+    let after = (1..40).map(&mut round).max().unwrap();
+    assert_eq!(before, after);
+}

@@ -1,0 +1,87 @@
+//! Files that contradict themselves: an error that names what is wrong, and never a panic.
+
+use polaris_core::SplitMix64;
+use polaris_gguf::{Gguf, TensorType};
+use polaris_llm::{Engine, EngineOptions, Error, LoadOptions, Model, Source, Wanted};
+
+use crate::common::devices;
+use crate::tiny::{TEMPLATE, Tiny, source};
+
+fn run(source: &Source) -> Result<(), Error> {
+    let device = devices()[0].clone();
+    let model = Model::load(source, &device, &LoadOptions::default(), |_| Ok(()))?;
+    let options = EngineOptions { context: 16, batch: 4, ..EngineOptions::default() };
+    let mut engine = Engine::new(&model, &options)?;
+    engine.feed(0, &[1, 2, 3, 4, 5], Wanted::Last, &|| false).map(drop)
+}
+
+#[test]
+fn contradictions_are_named() {
+    let changed = |key: &str, value: u32| {
+        let bytes = Tiny::LLAMA.bytes_with(&[(key, value)], "llama", TEMPLATE);
+        run(&source(bytes)).unwrap_err().to_string()
+    };
+    for (key, value, expected) in [
+        ("llama.block_count", 0, "llama.block_count"),
+        ("llama.block_count", 4, "blk.3."),
+        ("llama.block_count", 1 << 30, "layers"),
+        ("llama.embedding_length", 128, "token_embd.weight"),
+        ("llama.attention.head_count", 0, "heads"),
+        ("llama.attention.head_count", 3, "heads"),
+        ("llama.attention.head_count_kv", 3, "heads"),
+        ("llama.attention.head_count_kv", 4, "attn_k.weight"),
+        ("llama.attention.key_length", 32, "attn_q.weight"),
+        ("llama.attention.key_length", 0, "without elements"),
+        ("llama.attention.value_length", u32::MAX, "too large"),
+        ("llama.rope.dimension_count", 1000, "rotated"),
+    ] {
+        let error = changed(key, value);
+        assert!(error.contains(expected), "{key} = {value}: {error}");
+    }
+    let bytes = Tiny::LLAMA.bytes_with(&[], "unheard-of", TEMPLATE);
+    let error = run(&source(bytes)).unwrap_err();
+    assert!(matches!(error, Error::UnknownArchitecture { .. }), "{error}");
+}
+
+#[test]
+fn tensors_that_are_missing_or_of_another_shape_are_named() {
+    let mut source = Tiny::LLAMA.source();
+    let names: Vec<String> = source.tensors.keys().cloned().collect();
+    for name in names {
+        let mut taken = source.tensors.remove(&name).unwrap();
+        // Norms and the output may be absent; whatever happens is no panic.
+        match run(&source) {
+            Ok(()) => assert!(name.contains("norm") || name == "output.weight", "{name}"),
+            Err(error) => assert!(error.to_string().contains(&name), "{name}: {error}"),
+        }
+        let dims = taken.dims.clone();
+        taken.dims.reverse();
+        taken.dims.push(1);
+        source.tensors.insert(name.clone(), taken.clone());
+        let _ = run(&source);
+        source.tensors.insert(name, polaris_llm::SourceTensor { dims, ..taken });
+    }
+    run(&source).unwrap();
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    let bytes = Tiny { ty: TensorType::Q4_0, experts: 2, ..Tiny::LLAMA }.bytes();
+    // Metadata and infos come first; the weights may be any bits.
+    let header = bytes.len() - bytes.len() * 9 / 10;
+    let mut random = SplitMix64::new(12);
+    let (mut read, mut ran) = (0, 0);
+    for _ in 0..300 {
+        let mut damaged = bytes.clone();
+        for _ in 0..1 + random.bits() % 4 {
+            let limit = if random.bits().is_multiple_of(4) { bytes.len() } else { header };
+            let at = (random.bits() % limit as u64) as usize;
+            damaged[at] = random.bits() as u8;
+        }
+        let Ok(gguf) = Gguf::from_bytes(damaged.into()) else { continue };
+        let Ok(source) = Source::from_gguf(&gguf) else { continue };
+        read += 1;
+        ran += usize::from(run(&source).is_ok());
+    }
+    assert!(read > 20 && ran > 5, "{read} were read, {ran} ran");
+}
