@@ -82,7 +82,7 @@ impl CacheWrite {
             let what = format!("slots of shape {} should have one axis", slots.shape());
             return Err(Error::InvalidParameter { op, what });
         };
-        if tokens > 0 && output.shape()[0] * output.shape()[1] == 0 {
+        if tokens > 0 && (output.shape()[0] == 0 || output.shape()[1] == 0) {
             let what =
                 format!("a cache of shape {} has no slots for {tokens} tokens", output.shape());
             return Err(Error::InvalidParameter { op, what });
@@ -228,7 +228,7 @@ fn write(
         unsafe { *operands.input(0).cast::<i32>().add(at) }
     };
     let slots: Vec<i32> = (0..tokens).map(slot).collect();
-    let written = checked(&slots, output.shape()[0] * block_size)?;
+    let written = checked(&slots, output.shape()[0].saturating_mul(block_size))?;
     let [from, to] = [SendPointer(operands.input(1).cast_mut()), SendPointer(operands.output())];
     let (x, cache) = (x.layout(), output.layout());
     let dtype = output.dtype();

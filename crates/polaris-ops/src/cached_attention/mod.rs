@@ -224,16 +224,16 @@ impl Operation for CachedAttention {
         let seen = self.most_seen() as u64;
         let (tokens, heads, depth, values) =
             (length(0, 0), length(0, 1), length(0, 2), length(2, 3));
-        let flops = 2 * tokens * heads * (depth + values) * seen;
+        let flops = (2 * tokens * heads * (depth + values)).saturating_mul(seen);
         // Bytes of one position.
         let row = |input: usize| {
             let Some(cache) = inputs.get(input) else { return 0 };
             let positions = (length(input, 0) * length(input, 1)).max(1);
             cache.bytes() as u64 / positions
         };
-        let read = tokens.min(length(3, 0)) * seen * (row(1) + row(2));
+        let read = (tokens.min(length(3, 0)) * (row(1) + row(2))).saturating_mul(seen);
         let moved = 4 * (tokens * heads * depth + elements(output));
-        Work { flops, bytes: read + moved, parallelism: elements(output).max(1) }
+        Work { flops, bytes: read.saturating_add(moved), parallelism: elements(output).max(1) }
     }
 
     fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], _: &Array) -> Vec<f64> {

@@ -1,9 +1,18 @@
-//! Loops over dense `f32` vectors, to be inlined into code for one instruction set.
+//! Loops over dense `f32` vectors, to be inlined into code for one instruction set. Lanes are made by `from_fn`: loops
+//! over them would stay loops of single numbers.
+
+use std::array::from_fn;
 
 use crate::cpu::math::Real;
 
-/// Sums that are kept side by side: one vector of the widest instruction set.
+/// Numbers that are worked on together: one vector of the widest instruction set.
 pub const LANES: usize = 16;
+
+/// The whole vectors of a slice.
+#[inline(always)]
+fn whole(values: &[f32]) -> &[[f32; LANES]] {
+    values.as_chunks().0
+}
 
 /// The dot products of some rows with one vector, which are all equally long. The vector is read once.
 #[inline(always)]
@@ -11,38 +20,29 @@ pub fn dots<const ROWS: usize, const VECTOR_BYTES: usize>(
     rows: [&[f32]; ROWS],
     vector: &[f32],
 ) -> [f32; ROWS] {
+    let rows = rows.map(|row| &row[..vector.len()]);
     let (chunks, rest) = vector.as_chunks::<LANES>();
-    let whole = vector.len() - rest.len();
     let mut sums = [[0.0f32; LANES]; ROWS];
-    let rows = rows.map(|row| row[..vector.len()].split_at(whole));
     for (at, chunk) in chunks.iter().enumerate() {
-        for (sums, (row, _)) in sums.iter_mut().zip(&rows) {
-            let row = &row[at * LANES..][..LANES];
-            for lane in 0..LANES {
-                sums[lane] = chunk[lane].multiply_add::<VECTOR_BYTES>(row[lane], sums[lane]);
-            }
+        for (sums, row) in sums.iter_mut().zip(&rows) {
+            let row = &whole(row)[at];
+            *sums = from_fn(|lane| chunk[lane].multiply_add::<VECTOR_BYTES>(row[lane], sums[lane]));
         }
     }
-    std::array::from_fn(|row| {
-        let lanes = &mut sums[row];
-        for (lane, (&a, &b)) in lanes.iter_mut().zip(rest.iter().zip(rows[row].1)) {
-            *lane = a.multiply_add::<VECTOR_BYTES>(b, *lane);
-        }
-        sum_of_lanes(*lanes)
+    let start = vector.len() - rest.len();
+    from_fn(|row| {
+        let pairs = rest.iter().zip(&rows[row][start..]);
+        let last = pairs.fold(0.0, |sum, (&a, &b)| a.multiply_add::<VECTOR_BYTES>(b, sum));
+        sum_of_lanes(sums[row]) + last
     })
 }
 
 /// The sum in the order of a tree.
 #[inline(always)]
-pub fn sum_of_lanes(mut lanes: [f32; LANES]) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
+pub fn sum_of_lanes(lanes: [f32; LANES]) -> f32 {
+    let eight: [f32; 8] = from_fn(|lane| lanes[lane] + lanes[lane + 8]);
+    let four: [f32; 4] = from_fn(|lane| eight[lane] + eight[lane + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// `to += factors[0] * rows[0] + factors[1] * rows[1] + ...`
@@ -53,11 +53,19 @@ pub fn add_scaled<const ROWS: usize, const VECTOR_BYTES: usize>(
     rows: [&[f32]; ROWS],
 ) {
     let rows = rows.map(|row| &row[..to.len()]);
-    for (at, to) in to.iter_mut().enumerate() {
-        let mut sum = *to;
-        for (factor, row) in factors.iter().zip(&rows) {
-            sum = row[at].multiply_add::<VECTOR_BYTES>(*factor, sum);
+    let (chunks, rest) = to.as_chunks_mut::<LANES>();
+    let start = LANES * chunks.len();
+    for (at, to) in chunks.iter_mut().enumerate() {
+        let mut sums = *to;
+        for (&factor, row) in factors.iter().zip(&rows) {
+            let row = &whole(row)[at];
+            sums = from_fn(|lane| row[lane].multiply_add::<VECTOR_BYTES>(factor, sums[lane]));
         }
-        *to = sum;
+        *to = sums;
+    }
+    for (at, to) in rest.iter_mut().enumerate() {
+        for (&factor, row) in factors.iter().zip(&rows) {
+            *to = row[start + at].multiply_add::<VECTOR_BYTES>(factor, *to);
+        }
     }
 }

@@ -8,10 +8,10 @@ use polaris_ops::expert_matmul::expert_matmul;
 use polaris_ops::fused::{Builder, evaluate};
 use polaris_ops::route::{Gating, Route, route};
 use polaris_ops::{
-    Array, Binary, CacheWrite, Distribution, ExpertMatMul, Expression, Operation, Ternary, Unary,
-    random, run_kernel, usable_kernels,
+    Array, Binary, CacheWrite, Distribution, ExpertMatMul, Expression, Ternary, Unary, random,
+    run_kernel, usable_kernels,
 };
-use polaris_runtime::{Device, DeviceRef};
+use polaris_runtime::DeviceRef;
 use polaris_testkit::{devices_under_test, own_runtime};
 
 fn normal(device: &DeviceRef, dims: &[usize], seed: u64) -> Array {
