@@ -85,6 +85,8 @@ mod pages {
     struct Embedding;
     #[doc = include_str!("../../../docs/library.md")]
     struct Library;
+    #[doc = include_str!("../../../docs/llm.md")]
+    struct LanguageModels;
     #[doc = include_str!("../../../docs/onnx.md")]
     struct Onnx;
     #[doc = include_str!("../../../docs/tensors.md")]

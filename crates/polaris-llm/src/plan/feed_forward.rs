@@ -63,6 +63,10 @@ impl Decoder<'_> {
                 let up = self.build.slice(up, 1, width..2 * width)?;
                 self.gated(scope, activation, gate, up)?
             }
+            // SiLU is for gates; without one a tensor is missing.
+            None if activation == Activation::Silu => {
+                return Err(Error::model(format!("the tensor `{}.weight` is missing", name("gate"))));
+            }
             None => self.activated(scope, activation, up)?,
         };
         let scales = self.weights.find_shaped(&scope.name("ffn.act.scales"), &[width])?.cloned();

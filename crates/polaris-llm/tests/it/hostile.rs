@@ -1,6 +1,6 @@
 //! Files that contradict themselves: an error that names what is wrong, and never a panic.
 
-use polaris_core::SplitMix64;
+use polaris_core::random::SplitMix64;
 use polaris_gguf::{Gguf, TensorType};
 use polaris_llm::{Engine, EngineOptions, Error, LoadOptions, Model, Source, Wanted};
 
@@ -24,7 +24,8 @@ fn contradictions_are_named() {
     for (key, value, expected) in [
         ("llama.block_count", 0, "llama.block_count"),
         ("llama.block_count", 4, "blk.3."),
-        ("llama.block_count", 1 << 30, "layers"),
+        ("llama.block_count", 1 << 20, "layers"),
+        ("llama.block_count", 1 << 30, "too large"),
         ("llama.embedding_length", 128, "token_embd.weight"),
         ("llama.attention.head_count", 0, "heads"),
         ("llama.attention.head_count", 3, "heads"),

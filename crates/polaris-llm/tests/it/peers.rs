@@ -62,6 +62,10 @@ fn logits_are_those_of_llama_cpp() {
         .filter(|path| path.to_string_lossy().contains(&filter))
         .collect();
     files.sort();
+    // llama.cpp leaves out the epsilon of Qwen2-VL, and the network of a mixture of Refact.
+    files.retain(|path| {
+        !["qwen2vl-dense", "refact-moe"].iter().any(|name| path.ends_with(format!("{name}.gguf")))
+    });
     let mut wrong = Vec::new();
     let (mut right, mut unsupported) = (0, Vec::new());
     for device in devices() {

@@ -1,7 +1,7 @@
 //! Small models of random weights, as GGUF files in memory.
 
 use bytes::Bytes;
-use polaris_core::SplitMix64;
+use polaris_core::random::SplitMix64;
 use polaris_gguf::{Gguf, TensorType, Writer, quantize};
 use polaris_llm::{LoadOptions, Model, Source};
 use polaris_runtime::DeviceRef;
