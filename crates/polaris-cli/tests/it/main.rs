@@ -7,6 +7,7 @@ mod devices;
 mod embed;
 mod interrupt;
 mod json;
+mod llm;
 mod model;
 mod modes;
 mod rusticl;
@@ -17,3 +18,6 @@ mod tune;
 mod models;
 #[path = "../../../polaris-models/tests/tiny/mod.rs"]
 mod tiny;
+#[path = "../../../polaris-llm/tests/it/tiny.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod tiny_llm;

@@ -93,7 +93,7 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         peak_memory_bytes: device.allocator().memory_use().peak,
     };
     if json {
-        output::print_json("polaris.bench-llm/1", &document)?;
+        output::print_json("polaris.bench.llm/1", &document)?;
         return Ok(exit::OK);
     }
     let mut table =

@@ -109,7 +109,7 @@ pub fn run(
             .collect(),
     };
     match json {
-        true => output::print_json("polaris.info-llm/1", &result)?,
+        true => output::print_json("polaris.info.gguf/1", &result)?,
         false => print(&result)?,
     }
     Ok(exit::OK)
