@@ -26,7 +26,8 @@ impl Tensor {
             move |gradient: &Self, needed: &[bool]| {
                 let (a, b) = (a.get()?, b.get()?);
                 let of_a = || gradient.matmul(&b.turned()?)?.sum_to(a.shape());
-                let of_b = || a.turned()?.matmul(gradient)?.sum_to(b.shape());
+                // Of a factor in half precision the gradient is, too.
+                let of_b = || a.turned()?.matmul(gradient)?.sum_to(b.shape())?.to_dtype(b.dtype());
                 Ok(vec![needed[0].then(of_a).transpose()?, needed[1].then(of_b).transpose()?])
             }
         });
@@ -72,11 +73,12 @@ impl Tensor {
         let result = Self::new(product.apply(&arrays, self.dtype())?);
         let inputs: Vec<&Self> = [Some(&x), Some(weight), bias].into_iter().flatten().collect();
         let result = Self::record("linear", result, &inputs, |result| {
+            let weight_dtype = weight.dtype();
             let (x, weight) = (x.save("linear"), weight.save("linear"));
             let bias_dtype = bias.map_or(result.dtype(), Self::dtype);
             move |gradient: &Self, needed: &[bool]| {
                 let of_x = || gradient.matmul(&weight.get()?);
-                let of_weight = || gradient.turned()?.matmul(&x.get()?);
+                let of_weight = || gradient.turned()?.matmul(&x.get()?)?.to_dtype(weight_dtype);
                 let of_bias = || gradient.sum_axes(&[0], false)?.to_dtype(bias_dtype);
                 let mut gradients =
                     vec![needed[0].then(of_x).transpose()?, needed[1].then(of_weight).transpose()?];

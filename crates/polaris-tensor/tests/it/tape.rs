@@ -202,3 +202,24 @@ fn a_long_chain_can_be_walked_and_dropped() {
     z.backward_retaining().unwrap();
     assert_eq!(gradient(&x), [50_001.0]);
 }
+
+/// A weight in half precision is multiplied as it is, and its gradient has its type.
+#[test]
+fn weights_in_half_precision_have_gradients_of_their_type() {
+    let weight = |shape: &[usize]| {
+        let values = Tensor::from_slice(cpu(), shape, &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        values.to_dtype(DType::BF16).unwrap().requires_grad().unwrap()
+    };
+    let x = leaf(&[5.0, 6.0]);
+    let (w, v) = (weight(&[2, 2]), weight(&[2, 2]));
+    let rows = x.reshape(&[1, 2]).unwrap();
+    let product = rows.matmul(&w).unwrap().add(&rows.linear(&v, None).unwrap()).unwrap();
+    assert_eq!(product.to_vec::<f32>().unwrap(), [23.0 + 17.0, 34.0 + 39.0]);
+    product.sum().unwrap().backward().unwrap();
+    assert_eq!(gradient(&x), [3.0 + 4.0, 7.0 + 6.0]);
+    for (weight, expected) in [(w, [5.0f32, 5.0, 6.0, 6.0]), (v, [5.0, 6.0, 5.0, 6.0])] {
+        let found = weight.grad().unwrap();
+        assert_eq!(found.dtype(), DType::BF16);
+        assert_eq!(found.to_dtype(DType::F32).unwrap().to_vec::<f32>().unwrap(), expected);
+    }
+}
