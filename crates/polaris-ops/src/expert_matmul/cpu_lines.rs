@@ -41,7 +41,7 @@ impl Lines {
         self.stored == Stored::Dense(DType::F32) && self.strides[2] == 1
     }
 
-    /// A line of `length` elements: in place, or copied into `scratch`.
+    /// A line of `length` elements: in place, without need of scratch, or copied into it.
     ///
     /// # Safety
     /// The line must lie inside the array, which must be registered as read while the result is used.
@@ -52,6 +52,11 @@ impl Lines {
         length: usize,
         scratch: &'a mut [f32],
     ) -> &'a [f32] {
+        if self.is_in_place() {
+            let start = self.start.get().cast::<f32>().wrapping_add(element);
+            // SAFETY: by the caller's word.
+            return unsafe { std::slice::from_raw_parts(start, length) };
+        }
         let scratch = &mut scratch[..length];
         // SAFETY: by the caller's word.
         unsafe {
@@ -137,7 +142,7 @@ impl Job {
                 let element = self.x.element(pair / used, place(pair));
                 let scratch = rows.next().unwrap_or_default();
                 // SAFETY: the row lies inside x, which is registered as read.
-                unsafe { load_or_view(&self.x, level, element, k, scratch) }
+                unsafe { self.x.load(level, element, k, scratch) }
             })
             .collect();
         for first in lines.clone().step_by(LINES) {
@@ -150,7 +155,7 @@ impl Job {
                 }
                 let element = self.weight.element(group.expert, first + line);
                 // SAFETY: the line lies inside the weight, which is registered as read.
-                unsafe { load_or_view(&self.weight, level, element, k, scratch) }
+                unsafe { self.weight.load(level, element, k, scratch) }
             });
             for (&pair, row) in group.pairs.iter().zip(&rows) {
                 let mut sums = [0.0; LINES];
@@ -175,24 +180,4 @@ impl Job {
             }
         }
     }
-}
-
-/// A line in place, which needs no scratch, or copied.
-///
-/// # Safety
-/// As for [`Lines::load`].
-unsafe fn load_or_view<'a>(
-    lines: &Lines,
-    level: SimdLevel,
-    element: usize,
-    length: usize,
-    scratch: &'a mut [f32],
-) -> &'a [f32] {
-    if lines.is_in_place() {
-        let start = lines.start.get().cast::<f32>().wrapping_add(element);
-        // SAFETY: by the caller's word.
-        return unsafe { std::slice::from_raw_parts(start, length) };
-    }
-    // SAFETY: by the caller's word.
-    unsafe { lines.load(level, element, length, scratch) }
 }
