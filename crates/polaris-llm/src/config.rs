@@ -1,11 +1,12 @@
 //! The sizes and numbers of a model, from its metadata and its architecture.
 
 use polaris_gguf::{FromValue, Metadata, PerLayer};
+use polaris_ops::route::Gating;
 
 use crate::angles::{Rotary, Scaling, Yarn};
 use crate::architecture::{
-    self, Alibi, Architecture, AttentionScale, EmbeddingScale, Gating, LogitScale, Normalize,
-    Quirk, ResidualScale, Rotated, SlidingRotary,
+    self, Alibi, Architecture, AttentionScale, EmbeddingScale, LogitScale, Normalize, Quirk,
+    ResidualScale, Rotated, SlidingRotary,
 };
 use crate::{Error, Result};
 
@@ -484,11 +485,10 @@ fn mixture(keys: &Keys) -> Result<Option<Mixture>> {
         Some(1) => Gating::Softmax,
         Some(2) => Gating::Sigmoid,
         Some(3) => Gating::SoftmaxOfChosen,
-        Some(4) => Gating::SqrtSoftplus,
         Some(0) | None => rule.gating,
         Some(other) => {
             let key = keys.name("expert_gating_func");
-            return Err(Error::model(format!("`{key}` is {other}; expected is 1 to 4")));
+            return Err(Error::model(format!("`{key}` is {other}; expected is 1 to 3")));
         }
     };
     let gating = if rule.reads_gating { gating } else { rule.gating };

@@ -24,11 +24,22 @@ fn with_input(home: &Home, arguments: &str, text: &str) -> Answer {
 fn a_file_is_described() {
     let home = Home::new();
     let path = model(&home);
-    let info = home.run(&format!("info {} --device cpu --json", path.display())).exits_with(0).json();
-    assert_eq!((&info["schema"], &info["architecture"]), (&"polaris.info.gguf/1".into(), &"llama".into()));
+    let info =
+        home.run(&format!("info {} --device cpu --json", path.display())).exits_with(0).json();
+    assert_eq!(
+        (&info["schema"], &info["architecture"]),
+        (&"polaris.info.gguf/1".into(), &"llama".into())
+    );
     assert_eq!((&info["supported"], &info["layers"]), (&true.into(), &3.into()));
-    assert_eq!((&info["devices"][0]["device"], &info["devices"][0]["fits"]), (&"cpu".into(), &true.into()));
-    home.run(&format!("info {} --device cpu", path.display())).exits_with(0).says(&["tiny: llama", "F32", "yes"]);
+    assert_eq!(
+        (&info["devices"][0]["device"], &info["devices"][0]["fits"]),
+        (&"cpu".into(), &true.into())
+    );
+    home.run(&format!("info {} --device cpu", path.display())).exits_with(0).says(&[
+        "tiny: llama",
+        "F32",
+        "yes",
+    ]);
     let cut = home.path("cut.gguf");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
@@ -42,22 +53,33 @@ fn a_file_is_described() {
 fn text_is_generated_scored_and_cut_into_tokens() {
     let home = Home::new();
     let path = model(&home).display().to_string();
-    let greedy = format!("generate {path} --device cpu -p abc -n 5 --temperature 0 --ignore-end --json");
+    let greedy =
+        format!("generate {path} --device cpu -p abc -n 5 --temperature 0 --ignore-end --json");
     let first = home.run(&greedy).exits_with(0).json();
     assert_eq!((&first["tokens"], &first["finish"]), (&5.into(), &"length".into()));
     assert_eq!(home.run(&greedy).exits_with(0).json()["text"], first["text"]);
-    home.run(&format!("generate {path} --device cpu -p abc --top-p 2")).exits_with(2).says(&["top_p", "0 to 1"]);
+    home.run(&format!("generate {path} --device cpu -p abc --top-p 2"))
+        .exits_with(2)
+        .says(&["top_p", "0 to 1"]);
     home.run(&format!("generate {path} --device cpu --mode hybrid")).exits_with(2);
     let long = format!("generate {path} --device cpu -c 16 -n 2 -p {}", "x".repeat(40));
     home.run(&long).exits_with(3).says(&["40 tokens", "context of 16"]);
     home.run(&format!("{long} --truncate")).exits_with(0).says(&["left out"]);
-    let tokens = home.run(&format!("tokenize {path} ab<end> --special --json")).exits_with(0).json();
-    let ids: Vec<u64> =
-        tokens["tokens"].as_array().unwrap().iter().map(|token| token["id"].as_u64().unwrap()).collect();
+    let tokens =
+        home.run(&format!("tokenize {path} ab<end> --special --json")).exits_with(0).json();
+    let ids: Vec<u64> = tokens["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|token| token["id"].as_u64().unwrap())
+        .collect();
     assert_eq!(ids, [97, 98, 256]);
     let text = home.path("text.txt");
     std::fs::write(&text, "It is a star, and it is far away. ".repeat(8)).unwrap();
-    let scored = format!("perplexity {path} {} --device cpu --window 32 --base {path} --json", text.display());
+    let scored = format!(
+        "perplexity {path} {} --device cpu --window 32 --base {path} --json",
+        text.display()
+    );
     let scored = home.run(&scored).exits_with(0).json();
     assert!(scored["perplexity"].as_f64().unwrap() > 1.0, "{scored:#}");
     assert_eq!((&scored["divergence"]["same_top"], &scored["windows"]), (&1.0.into(), &8.into()));
@@ -70,7 +92,11 @@ fn a_chat_answers_from_stdin() {
     let path = model(&home).display().to_string();
     let save = home.path("chat.json");
     let said = format!("/system be brief\nhello\n/nonsense\nand you?\n/save {}\n", save.display());
-    let answer = with_input(&home, &format!("chat {path} --device cpu -c 128 -n 4 --temperature 0 --json"), &said);
+    let answer = with_input(
+        &home,
+        &format!("chat {path} --device cpu -c 128 -n 4 --temperature 0 --json"),
+        &said,
+    );
     let answer = answer.exits_with(0).says(&["there is no command `/nonsense`", "saved to"]);
     let lines: Vec<serde_json::Value> =
         answer.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -80,7 +106,10 @@ fn a_chat_answers_from_stdin() {
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&save).unwrap()).unwrap();
     let messages = saved["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 5);
-    assert_eq!((&messages[0]["role"], &messages[1]["content"]), (&"system".into(), &"hello".into()));
+    assert_eq!(
+        (&messages[0]["role"], &messages[1]["content"]),
+        (&"system".into(), &"hello".into())
+    );
 }
 
 #[test]

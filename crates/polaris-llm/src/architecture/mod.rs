@@ -10,6 +10,7 @@ mod table;
 pub use table::ARCHITECTURES;
 
 use polaris_ops::Pairing;
+use polaris_ops::route::Gating;
 
 use crate::{Error, Result};
 
@@ -273,8 +274,6 @@ pub struct Experts {
     pub activation: Option<Activation>,
     /// Whether weights are applied to the input of experts, not to their result.
     pub weigh_input: bool,
-    /// Whether experts are chosen by their logits, not by their probabilities.
-    pub select_by_logits: bool,
     /// The factor of their weights where the file names none; `None` if the file is not asked.
     pub scale: Option<f64>,
     /// Whether the file may name the gating.
@@ -287,19 +286,6 @@ pub struct Experts {
     pub shared_share: f64,
     /// By what the sum of a mixture and a dense network beside it is multiplied; 0 if both are not together.
     pub beside_dense: f64,
-}
-
-/// From logits of a router to probabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gating {
-    /// Softmax over all experts.
-    Softmax,
-    /// The sigmoid of each.
-    Sigmoid,
-    /// Softmax over the chosen ones.
-    SoftmaxOfChosen,
-    /// `sqrt(log(1 + exp(x)))`.
-    SqrtSoftplus,
 }
 
 /// Whether the weights of chosen experts are divided by their sum.
@@ -382,7 +368,6 @@ pub const BASE: Architecture = Architecture {
         normalize: Normalize::Yes,
         activation: None,
         weigh_input: false,
-        select_by_logits: false,
         scale: None,
         reads_gating: false,
         interleaved: false,

@@ -1,10 +1,11 @@
 //! The architectures. Facts are those of the models' publications and of files that llama.cpp writes and reads.
 
 use polaris_ops::Pairing::Halves;
+use polaris_ops::route::Gating;
 
 use super::{
-    Activation, Alibi, Architecture, AttentionScale, BASE, EmbeddingScale, Experts, Gating,
-    HeadNorm, LogitScale, Norm, Normalize, Parallel, Quirk, ResidualScale, Rotated, SlidingRotary,
+    Activation, Alibi, Architecture, AttentionScale, BASE, EmbeddingScale, Experts, HeadNorm,
+    LogitScale, Norm, Normalize, Parallel, Quirk, ResidualScale, Rotated, SlidingRotary,
     Temperature, Window,
 };
 
@@ -367,7 +368,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
             gating: Gating::Sigmoid,
             normalize: Normalize::No,
             weigh_input: true,
-            select_by_logits: true,
             interleaved: true,
             ..BASE.experts
         },

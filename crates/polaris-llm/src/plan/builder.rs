@@ -205,14 +205,6 @@ impl Builder {
         Ok(output)
     }
 
-    /// A function of each element, into a new value.
-    pub fn unary(&mut self, label: &str, function: Unary, x: Value) -> Result<Value> {
-        let dims = self.dims(x).to_vec();
-        let output = self.make(DType::F32, &dims)?;
-        self.emit(label, Elementwise { function: function.into() }, &[x], output);
-        Ok(output)
-    }
-
     /// A function of two values, of which the second broadcasts to the first, into a new value.
     pub fn binary(&mut self, label: &str, function: Binary, a: Value, b: Value) -> Result<Value> {
         let dims = self.dims(a).to_vec();

@@ -65,7 +65,10 @@ impl Decoder<'_> {
             }
             // SiLU is for gates; without one a tensor is missing.
             None if activation == Activation::Silu => {
-                return Err(Error::model(format!("the tensor `{}.weight` is missing", name("gate"))));
+                return Err(Error::model(format!(
+                    "the tensor `{}.weight` is missing",
+                    name("gate")
+                )));
             }
             None => self.activated(scope, activation, up)?,
         };

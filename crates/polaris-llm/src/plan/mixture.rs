@@ -1,21 +1,14 @@
 //! Mixtures of experts: a router chooses some of them for each token.
 
-use polaris_core::DType;
-use polaris_core::MAX_RANK;
-use polaris_ops::copy::Copy;
-use polaris_ops::indexing::{Lookup, LookupRule};
+use polaris_core::{DType, MAX_RANK};
 use polaris_ops::reduce::Reduce;
-use polaris_ops::sort::ArgSort;
-use polaris_ops::{Binary, ExpertMatMul, Reduction, Softmax, Ternary, Unary};
+use polaris_ops::route::{Groups, Route, RouteIds, RouteWeights};
+use polaris_ops::{Binary, ExpertMatMul, Reduction, Unary};
 
 use super::Value;
 use super::decoder::{Decoder, LayerScope};
-use crate::architecture::Gating;
 use crate::config::Mixture;
 use crate::{Error, Result};
-
-/// Sums of weights count as at least this much, the smallest normal number of half precision.
-const LEAST_SUM: f64 = 6.103_515_625e-5;
 
 impl Decoder<'_> {
     /// The result of the chosen experts, and of those that all tokens share; `routed` is what the router reads.
@@ -69,80 +62,26 @@ impl Decoder<'_> {
         mixture: &Mixture,
         logits: Value,
     ) -> Result<(Value, Value)> {
-        let rows = self.build.dims(logits)[0];
-        let used = mixture.used;
-        let probabilities = match mixture.gating {
-            Gating::Softmax => {
-                let output = self.build.make(DType::F32, &[rows, mixture.count])?;
-                self.build.emit(
-                    "router_softmax",
-                    Softmax { axis: 1, log: false },
-                    &[logits],
-                    output,
-                );
-                output
-            }
-            Gating::Sigmoid => self.build.unary("router_sigmoid", Unary::Sigmoid, logits)?,
-            Gating::SoftmaxOfChosen => logits,
-            Gating::SqrtSoftplus => self.build.fused("router_softplus", [logits], |_, [x]| {
-                (x.unary(Unary::Exp) + 1.0).unary(Unary::Log).unary(Unary::Sqrt)
-            })?,
+        let Mixture { count, used, groups, gating, normalize, scale } = *mixture;
+        let groups = groups.map(|(groups, used)| Groups {
+            count: groups,
+            used,
+            best: (count / groups).min(2),
+        });
+        let route = Route { gating, used, groups, normalise: normalize, scale };
+        let bias = match self.weights.find_shaped(&scope.name("exp_probs_b.bias"), &[count])? {
+            Some(bias) => Some(bias),
+            None => self.weights.find_shaped(&scope.name("exp_probs_b"), &[count])?,
         };
-        let mut selection = match self.config.architecture.experts.select_by_logits {
-            true => logits,
-            false => probabilities,
-        };
-        let bias =
-            match self.weights.find_shaped(&scope.name("exp_probs_b.bias"), &[mixture.count])? {
-                Some(bias) => Some(bias),
-                None => self.weights.find_shaped(&scope.name("exp_probs_b"), &[mixture.count])?,
-            };
-        if let Some(bias) = bias.cloned() {
-            let bias = self.build.given(&bias);
-            selection = self.build.binary("selection_bias", Binary::Add, selection, bias)?;
-        }
-        if let Some((groups, used)) = mixture.groups {
-            selection = self.mask_groups(selection, groups, used)?;
-        }
-        let order = self.first_in_order("choose", selection, 1, used, true)?;
-        let ids = self.build.make(DType::I32, &[rows, used])?;
-        self.build.emit("chosen", Copy, &[order], ids);
-        let mut weights = self.build.make(DType::F32, &[rows, used])?;
-        let gather = Lookup { rule: LookupRule::Gather, axis: 1 };
-        self.build.emit("weights", gather, &[order, probabilities], weights);
-        if mixture.gating == Gating::SoftmaxOfChosen {
-            let output = self.build.make(DType::F32, &[rows, used])?;
-            self.build.emit("weights_softmax", Softmax { axis: 1, log: false }, &[weights], output);
-            weights = output;
-        }
-        let scale = mixture.scale;
-        if mixture.normalize {
-            let sums = self.sum("weights_sum", weights, 1)?;
-            let sums = self.build.reshape(sums, &[rows, 1])?;
-            weights =
-                self.build.fused("weights_norm", [weights, sums], move |build, [x, sum]| {
-                    x / sum.binary(Binary::Maximum, build.constant(LEAST_SUM)) * scale
-                })?;
-        } else {
-            weights = self.build.scale("weights_scale", weights, scale)?;
-        }
+        let bias = bias.cloned().map(|bias| self.build.given(&bias));
+        let dims = [self.build.dims(logits)[0], used];
+        let ids = self.build.make(DType::I32, &dims)?;
+        let choose = RouteIds { route, bias: bias.is_some() };
+        let inputs: Vec<Value> = [logits].into_iter().chain(bias).collect();
+        self.build.emit("choose", choose, &inputs, ids);
+        let weights = self.build.make(DType::F32, &dims)?;
+        self.build.emit("weights", RouteWeights { route }, &[logits, ids], weights);
         Ok((ids, weights))
-    }
-
-    /// The indices of the first elements in order along an axis, as `i64`.
-    fn first_in_order(
-        &mut self,
-        label: &str,
-        x: Value,
-        axis: usize,
-        count: usize,
-        descending: bool,
-    ) -> Result<Value> {
-        let mut dims = self.build.dims(x).to_vec();
-        dims[axis] = count;
-        let order = self.build.make(DType::I64, &dims)?;
-        self.build.emit(label, ArgSort { axis, descending }, &[x], order);
-        Ok(order)
     }
 
     /// The sum along an axis.
@@ -154,37 +93,6 @@ impl Decoder<'_> {
         axes[axis] = true;
         self.build.emit(label, Reduce { reduction: Reduction::Sum, axes }, &[x], output);
         Ok(output)
-    }
-
-    /// Scores of experts in the best groups; those of the others are minus infinity. A group counts as much as its two
-    /// best experts together.
-    fn mask_groups(&mut self, scores: Value, groups: usize, used: usize) -> Result<Value> {
-        let [rows, count] = *self.build.dims(scores) else {
-            return Err(Error::model("scores of experts should be a matrix"));
-        };
-        let each = count / groups;
-        let grouped = self.build.reshape(scores, &[rows, groups, each])?;
-        let best = self.first_in_order("group_best", grouped, 2, each.min(2), true)?;
-        let values = self.build.make(DType::F32, &[rows, groups, each.min(2)])?;
-        let gather = Lookup { rule: LookupRule::Gather, axis: 2 };
-        self.build.emit("group_values", gather, &[best, grouped], values);
-        let sums = self.sum("group_scores", values, 2)?;
-        // The place of a group among all is where it is found in their order.
-        let order = self.first_in_order("group_order", sums, 1, groups, true)?;
-        let places = self.first_in_order("group_places", order, 1, groups, false)?;
-        let ranks = self.build.make(DType::F32, &[rows, groups])?;
-        self.build.emit("group_ranks", Copy, &[places], ranks);
-        let ranks = self.build.reshape(ranks, &[rows, groups, 1])?;
-        let limit = used as f64;
-        let masked =
-            self.build.fused("group_mask", [grouped, ranks], move |build, [x, rank]| {
-                rank.binary(Binary::Less, build.constant(limit)).ternary(
-                    Ternary::Where,
-                    x,
-                    build.constant(f64::NEG_INFINITY),
-                )
-            })?;
-        self.build.reshape(masked, &[rows, count])
     }
 
     /// The sum of the chosen experts.

@@ -74,7 +74,10 @@ fn text_ends_at_limits_stops_and_the_callers_word() {
     let full = engine.generate(prompt, &endless, &mut go_on, &|| false).unwrap();
     assert_eq!(full.finish, Finish::ContextFull);
     let none = Prompt { sequence: 0, tokens: &[] };
-    assert!(matches!(engine.generate(none, &endless, &mut go_on, &|| false), Err(Error::Argument { .. })));
+    assert!(matches!(
+        engine.generate(none, &endless, &mut go_on, &|| false),
+        Err(Error::Argument { .. })
+    ));
 }
 
 #[test]

@@ -76,9 +76,15 @@ fn a_cache_in_half_precision_is_near() {
     let tokens = tokens(40, 2);
     for device in devices() {
         let half = EngineOptions { cache: CacheType::F16, ..exact() };
-        let mut engines = [engine(Tiny::LLAMA, &device, exact()), engine(Tiny::LLAMA, &device, half)];
+        let mut engines =
+            [engine(Tiny::LLAMA, &device, exact()), engine(Tiny::LLAMA, &device, half)];
         let [exact, half] = engines.each_mut().map(|engine| {
-            engine.feed(0, &tokens, Wanted::Last, &|| false).unwrap().iter().map(|&x| f64::from(x)).collect::<Vec<_>>()
+            engine
+                .feed(0, &tokens, Wanted::Last, &|| false)
+                .unwrap()
+                .iter()
+                .map(|&x| f64::from(x))
+                .collect::<Vec<_>>()
         });
         let half: Vec<f32> = half.iter().map(|&x| x as f32).collect();
         assert!(difference(&half, &exact) < 2e-3);

@@ -95,11 +95,14 @@ impl Reference {
         let scale = if is_gemma { (WIDTH as f64).sqrt() } else { 1.0 };
         let mut stream: Vec<Row> = tokens
             .iter()
-            .map(|&token| table[token as usize * WIDTH..][..WIDTH].iter().map(|x| x * scale).collect())
+            .map(|&token| {
+                table[token as usize * WIDTH..][..WIDTH].iter().map(|x| x * scale).collect()
+            })
             .collect();
         for layer in 0..LAYERS {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            let normed: Vec<Row> = stream.iter().map(|x| self.norm(&name("attn_norm"), x)).collect();
+            let normed: Vec<Row> =
+                stream.iter().map(|x| self.norm(&name("attn_norm"), x)).collect();
             let project = |part: &str, rotates: bool| -> Vec<Row> {
                 let mut all: Vec<Row> =
                     normed.iter().map(|x| self.times(&name(part), 0, x)).collect();
@@ -114,7 +117,8 @@ impl Reference {
                 }
                 all
             };
-            let (q, k, v) = (project("attn_q", true), project("attn_k", true), project("attn_v", false));
+            let (q, k, v) =
+                (project("attn_q", true), project("attn_k", true), project("attn_v", false));
             for position in 0..tokens.len() {
                 let slides = is_gemma && layer % 2 == 0;
                 let first = if slides { (position + 1).saturating_sub(WINDOW) } else { 0 };
