@@ -109,7 +109,7 @@ fn build(setting: &Setting) -> Result<Done> {
 
 /// The library without features, and with those that gate the others' code.
 fn features(setting: &Setting) -> Result<Done> {
-    for features in ["", "train", "image"] {
+    for features in ["", "train", "image", "llm"] {
         let arguments =
             ["clippy", "-p", "polaris", "--no-default-features", "--features", features];
         cargo(setting, &[&arguments[..], &["--", "-D", "warnings"]].concat())?;

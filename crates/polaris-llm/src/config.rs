@@ -297,7 +297,7 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     };
     let slides = |layer: usize| match (period, rule.first) {
         (0, _) => true,
-        (period, true) => layer % period != 0,
+        (period, true) => !layer.is_multiple_of(period),
         (period, false) => layer % period < period - 1,
     };
     Ok((0..count).map(|layer| slides(layer).then_some(size)).collect())

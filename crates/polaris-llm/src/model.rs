@@ -30,16 +30,10 @@ struct Shared {
 }
 
 /// How a model is loaded.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct LoadOptions {
     /// The context that will be used, which decides between the factors of LongRoPE; 0 for that of training.
     pub context: usize,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self { context: 0 }
-    }
 }
 
 impl Model {

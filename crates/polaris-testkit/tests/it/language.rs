@@ -142,8 +142,11 @@ fn wrong_indices_stay_inside() {
     }
 }
 
+/// An expression of gate and up, and its definition.
+type Gate = (Expression, fn(f64, f64) -> f64);
+
 /// `silu(gate) * up`, `gelu(gate) * up`, and the clamped form of gpt-oss.
-fn gates() -> [(Expression, fn(f64, f64) -> f64); 3] {
+fn gates() -> [Gate; 3] {
     let of = |function: Unary| {
         let build = Builder::new(2);
         let [gate, up] = build.inputs();
