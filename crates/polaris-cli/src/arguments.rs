@@ -280,7 +280,9 @@ pub enum Command {
   polaris info model.onnx --dim batch=8 --dim sequence=128 --json")]
     Info(Info),
 
-    /// Print the plan of an ONNX model: its instructions with device, operands and memory
+    /// Print the plan of a model: its instructions with device, operands and memory
+    ///
+    /// For a GGUF file: the steps that compute one token, or as many as `--dim tokens=N` says. For an ONNX model:
     ///
     /// The first line counts what each graph pass changed. With `--mode hybrid`, instructions without a stored time are
     /// measured first; each line then shows its predicted time, and the last line the predictions for the CPU, the
@@ -288,7 +290,8 @@ pub enum Command {
     #[command(after_help = "Examples:
   polaris plan model.onnx
   polaris plan model.onnx --mode gpu --dim batch=4 --html plan.html
-  polaris plan model.onnx --mode hybrid")]
+  polaris plan model.onnx --mode hybrid
+  polaris plan model.gguf --dim tokens=512")]
     Plan(Plan),
 
     /// Run the test data of the ONNX standard

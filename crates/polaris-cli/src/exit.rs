@@ -54,6 +54,7 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
 /// The exit code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     use polaris::graph::Error::ModeWithoutDevice;
+    use polaris::llm::SampleError;
     use polaris::models::Error::UnknownLength;
     let is_usage = matches!(error.downcast_ref(), Some(ModeWithoutDevice { .. }))
         || matches!(error.downcast_ref(), Some(UnknownLength { .. }))
@@ -62,7 +63,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             Some(polaris_bench::Error::Models(error)) => matches!(error, UnknownLength { .. }),
             _ => error.is::<Usage>(),
         }
-        || matches!(error.downcast_ref(), Some(polaris::llm::Error::Sample(_)));
+        || matches!(error.downcast_ref(), Some(polaris::llm::Error::Sample(SampleError::Option { .. })));
     if matches!(error.downcast_ref(), Some(polaris::llm::Error::Cancelled)) {
         return INTERRUPTED;
     }

@@ -1,6 +1,6 @@
 //! `polaris chat`: a conversation in the terminal.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -18,6 +18,9 @@ const HELP: &str = "/system TEXT   tell the model what it is, from the next mess
 /help          show this
 /exit          leave, as Ctrl-D does
 Ctrl-C stops an answer; a line that ends in \\ goes on in the next one.";
+
+/// The most bytes of a message; contexts are far shorter.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// An answer, with `--json` a line for each.
 #[derive(Serialize)]
@@ -162,8 +165,11 @@ fn read_message(prompt: bool) -> anyhow::Result<Option<String>> {
                 write!(std::io::stderr().lock(), "{sign}").and_then(|()| std::io::stderr().flush());
         }
         let mut line = String::new();
-        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+        if std::io::stdin().lock().take(LONGEST_LINE).read_line(&mut line)? == 0 {
             return Ok((!message.is_empty()).then_some(message));
+        }
+        if (message.len() + line.len()) as u64 >= LONGEST_LINE {
+            anyhow::bail!("a message has more than {LONGEST_LINE} bytes; give a shorter one");
         }
         let line = line.trim_end_matches(['\n', '\r']);
         match line.strip_suffix('\\') {

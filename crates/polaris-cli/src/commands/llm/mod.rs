@@ -5,6 +5,7 @@ pub mod chat;
 pub mod generate;
 pub mod info;
 pub mod perplexity;
+pub mod plan;
 pub mod tokenize;
 
 use std::path::Path;
