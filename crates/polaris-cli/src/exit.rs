@@ -63,7 +63,10 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             Some(polaris_bench::Error::Models(error)) => matches!(error, UnknownLength { .. }),
             _ => error.is::<Usage>(),
         }
-        || matches!(error.downcast_ref(), Some(polaris::llm::Error::Sample(SampleError::Option { .. })));
+        || matches!(
+            error.downcast_ref(),
+            Some(polaris::llm::Error::Sample(SampleError::Option { .. }))
+        );
     if matches!(error.downcast_ref(), Some(polaris::llm::Error::Cancelled)) {
         return INTERRUPTED;
     }

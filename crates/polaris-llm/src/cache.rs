@@ -37,11 +37,12 @@ pub(crate) struct Sequence {
 
 impl Cache {
     /// Bytes of a position in all layers.
-    pub fn bytes_per_token(config: &Config, dtype: DType) -> usize {
+    pub fn bytes_per_token(config: &Config, dtype: DType) -> u64 {
         let of = |layer: &crate::config::Layer| {
-            layer.key_heads * (layer.key_size + layer.value_size) * dtype.size()
+            let elements = (layer.key_size as u64).saturating_add(layer.value_size as u64);
+            elements.saturating_mul(layer.key_heads as u64).saturating_mul(dtype.size() as u64)
         };
-        config.layers.iter().map(of).sum()
+        config.layers.iter().map(of).fold(0, u64::saturating_add)
     }
 
     /// Room for so many tokens.

@@ -6,7 +6,7 @@ use polaris_chat::{Conversation, DateTime, Message, Template};
 use polaris_tokenizer::Special;
 
 use crate::engine::Engine;
-use crate::generate::{Finish, GenerateOptions, Generated, Prompt};
+use crate::generate::{GenerateOptions, Generated, Prompt};
 use crate::{Error, Result};
 
 /// A chat: messages and the engine that answers them.
@@ -128,12 +128,14 @@ impl Chat {
             });
         }
         let mut options = options.clone();
-        options.stop.extend(self.end_of_turn.clone());
-        let prompt = Prompt { sequence: 0, tokens: &tokens };
-        let mut generated = self.engine.generate(prompt, &options, on_text, is_cancelled)?;
-        if generated.finish == Finish::StopString {
-            generated.finish = Finish::End;
+        if let Some(end) = &self.end_of_turn {
+            // A single token may be one that is not shown, so that its text is never seen.
+            match tokenizer.encode(end, Special::Parse)?[..] {
+                [token] => options.stop_tokens.push(token),
+                _ => options.stop.push(end.clone()),
+            }
         }
-        Ok(generated)
+        let prompt = Prompt { sequence: 0, tokens: &tokens };
+        self.engine.generate(prompt, &options, on_text, is_cancelled)
     }
 }

@@ -1,6 +1,7 @@
 //! The sizes and numbers of a model, from its metadata and its architecture.
 
 use polaris_gguf::{FromValue, Metadata, PerLayer};
+use polaris_ops::Pairing;
 use polaris_ops::route::Gating;
 
 use crate::angles::{Rotary, Scaling, Yarn};
@@ -27,6 +28,10 @@ pub struct Config {
     pub layers: Vec<Layer>,
     /// Added to variances.
     pub epsilon: f64,
+    /// Which elements of a head are rotated together.
+    pub pairing: Option<Pairing>,
+    /// By what the base of frequencies grows with the size of a head, as Hunyuan has it; 0 if it does not.
+    pub base_growth: f64,
     /// The rotary embeddings: of layers that see everything, and of sliding ones.
     pub rotary: [Option<Rotary>; 2],
     /// The cap of scores.
@@ -230,6 +235,11 @@ impl Config {
             width,
             layers,
             epsilon,
+            pairing: pairing(&keys)?,
+            base_growth: match architecture.quirk {
+                Quirk::Hunyuan => keys.number("rope.scaling.alpha", 0.0)?,
+                _ => 0.0,
+            },
             rotary,
             attention_softcap,
             clamp,
@@ -248,7 +258,7 @@ impl Config {
 
 impl Config {
     /// Bytes of cached keys and values for a token.
-    pub fn cache_bytes(&self, ty: crate::CacheType) -> usize {
+    pub fn cache_bytes(&self, ty: crate::CacheType) -> u64 {
         crate::cache::Cache::bytes_per_token(self, ty.dtype())
     }
 }
@@ -263,24 +273,18 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     let rule = keys.architecture.window;
     let size = keys.count("attention.sliding_window")?.unwrap_or(rule.default);
     let size = if size > 0 && rule.fixed > 0 { rule.fixed } else { size };
+    if size == 0 && keys.architecture.rotated == Rotated::Sliding {
+        let name = keys.name("attention.sliding_window");
+        return Err(Error::model(format!("its metadata do not have `{name}`")));
+    }
     let slides_at_all = rule.period > 0 && size > 0 && (rule.layers == 0 || rule.layers == count);
     if !slides_at_all {
         return Ok(vec![None; count]);
     }
     let key = "attention.sliding_window_pattern";
-    let list = match keys.metadata.value(&keys.name(key)) {
-        Some(polaris_gguf::Value::Array(_)) if rule.list => keys
-            .metadata
-            .list::<bool>(&keys.name(key))
-            .ok()
-            .flatten()
-            .map(|list| list.into_iter().map(usize::from).collect::<Vec<_>>())
-            .or(keys
-                .metadata
-                .list::<u64>(&keys.name(key))?
-                .map(|list| list.into_iter().map(|value| usize::from(value != 0)).collect())),
-        _ => None,
-    };
+    let is_list =
+        matches!(keys.metadata.value(&keys.name(key)), Some(polaris_gguf::Value::Array(_)));
+    let list = if is_list && rule.list { Some(switches(keys, key)?) } else { None };
     if let Some(list) = list {
         if list.len() < count {
             return Err(Error::model(format!(
@@ -289,18 +293,36 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
                 list.len()
             )));
         }
-        return Ok(list[..count].iter().map(|&slides| (slides != 0).then_some(size)).collect());
+        return Ok(list[..count].iter().map(|&slides| slides.then_some(size)).collect());
     }
-    let period = match keys.metadata.value(&keys.name(key)) {
-        None | Some(polaris_gguf::Value::Array(_)) => rule.period,
-        Some(_) => keys.count(key)?.unwrap_or(rule.period),
-    };
+    let period = if is_list { rule.period } else { keys.count(key)?.unwrap_or(rule.period) };
     let slides = |layer: usize| match (period, rule.first) {
         (0, _) => true,
         (period, true) => !layer.is_multiple_of(period),
         (period, false) => layer % period < period - 1,
     };
     Ok((0..count).map(|layer| slides(layer).then_some(size)).collect())
+}
+
+/// Files with sections of several positions (text, height, width) rotate halves, whatever their architecture does else.
+fn pairing(keys: &Keys) -> Result<Option<Pairing>> {
+    let sections = keys.metadata.list::<u64>(&keys.name("rope.dimension_sections"));
+    let has_sections =
+        matches!(sections, Ok(Some(list)) if list.len() > 1 && list[0] > 0 && list[1] > 0);
+    Ok(match keys.architecture.rotary {
+        Some(_) if has_sections && keys.architecture.sections => Some(Pairing::Halves),
+        pairing => pairing,
+    })
+}
+
+/// A list of switches, which files have as booleans or as integers.
+fn switches(keys: &Keys, key: &str) -> Result<Vec<bool>> {
+    let name = keys.name(key);
+    if let Ok(Some(list)) = keys.metadata.list::<bool>(&name) {
+        return Ok(list);
+    }
+    let list = keys.metadata.list::<u64>(&name)?.unwrap_or_default();
+    Ok(list.into_iter().map(|value| value != 0).collect())
 }
 
 /// The rotary embedding of layers that see everything, or of sliding ones.
@@ -395,7 +417,7 @@ fn layers(
     let leading = keys.count("leading_dense_block_count")?.unwrap_or(0);
     let pattern = match keys.metadata.value(&keys.name("attention.rope_pattern")) {
         Some(_) if architecture.rotated == Rotated::Pattern => {
-            keys.metadata.list::<bool>(&keys.name("attention.rope_pattern"))?
+            Some(switches(keys, "attention.rope_pattern")?)
         }
         _ => None,
     };

@@ -8,6 +8,7 @@ use polaris_ops::Array;
 use polaris_sample::Pieces;
 
 use crate::cache::{Cache, Sequence};
+use crate::config::Config;
 use crate::inputs::{Inputs, Item};
 use crate::model::Model;
 use crate::plan::{Arena, Plan, Size, plan};
@@ -58,6 +59,11 @@ impl Default for EngineOptions {
 /// A context without a word of the user is at most this long: a model of 128k would take gigabytes.
 const DEFAULT_CONTEXT: usize = 4096;
 
+/// The context for what the caller asks; 0 for the default.
+pub(crate) fn context(config: &Config, asked: usize) -> usize {
+    if asked == 0 { config.context.min(DEFAULT_CONTEXT) } else { asked }
+}
+
 /// A model with its cache and plans. Sequences are numbered from 0.
 #[derive(Debug)]
 pub struct Engine {
@@ -94,14 +100,18 @@ impl Engine {
     /// If it does not fit the device; the error says what would.
     pub fn new(model: &Model, options: &EngineOptions) -> Result<Self> {
         let config = model.config();
-        let context = match options.context {
-            0 => config.context.min(DEFAULT_CONTEXT),
-            context => context,
-        };
+        let context = self::context(config, options.context);
+        if let Some(table) = model.weights().find("position_embd.weight")
+            && context > table.shape()[0]
+        {
+            let rows = table.shape()[0];
+            let what = format!("a context of {context} tokens; the model has {rows} positions");
+            return Err(Error::Argument { what });
+        }
         let batch = options.batch.clamp(1, context);
         let sequences = options.sequences.max(1);
         let dtype = options.cache.dtype();
-        let per_token = Cache::bytes_per_token(config, dtype) as u64;
+        let per_token = Cache::bytes_per_token(config, dtype);
         let device = model.device();
         let memory = device.allocator().memory_use();
         let free = memory.limit.saturating_sub(memory.used);
@@ -148,14 +158,16 @@ impl Engine {
         self.computed
     }
 
-    /// The tokens of a sequence that are in the cache.
+    /// The tokens of a sequence that are in the cache; none if there is no such sequence.
     pub fn tokens(&self, sequence: usize) -> &[u32] {
-        &self.sequences[sequence].tokens
+        self.sequences.get(sequence).map_or(&[], |sequence| &sequence.tokens)
     }
 
     /// Forgets the tokens of a sequence from some position on.
     pub fn truncate(&mut self, sequence: usize, tokens: usize) {
-        self.cache.truncate(&mut self.sequences[sequence], tokens);
+        if let Some(sequence) = self.sequences.get_mut(sequence) {
+            self.cache.truncate(sequence, tokens);
+        }
     }
 
     /// Keeps the tokens that a sequence has in common with `tokens`, but for the last of these, whose logits are to be
@@ -233,16 +245,28 @@ impl Engine {
         }
         let numbers: Vec<usize> = tokens.iter().map(|&(sequence, _)| sequence).collect();
         self.logits.clear();
-        self.run(&numbers, &items, is_cancelled)?;
+        if let Err(error) = self.run(&numbers, &items, is_cancelled) {
+            for number in numbers {
+                // Gives back blocks that the step took.
+                self.truncate(number, self.sequences[number].tokens.len());
+            }
+            return Err(error);
+        }
         Ok(&self.logits)
     }
 
-    fn check(&self, sequence: usize, tokens: &[u32]) -> Result<()> {
+    /// Whether the model knows all of these.
+    pub(crate) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
         let vocabulary = self.model.vocabulary();
         if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
             let what = format!("the token {token} is unknown; the model has {vocabulary}");
             return Err(Error::Argument { what });
         }
+        Ok(())
+    }
+
+    fn check(&self, sequence: usize, tokens: &[u32]) -> Result<()> {
+        self.check_tokens(tokens)?;
         let Some(there) = self.sequences.get(sequence) else {
             let count = self.sequences.len();
             return Err(Error::Argument {

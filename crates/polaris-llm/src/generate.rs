@@ -19,6 +19,8 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// Texts that end the answer; they are not part of it.
     pub stop: Vec<String>,
+    /// Tokens that end the answer, beside those that the model names.
+    pub stop_tokens: Vec<u32>,
     /// What the text must look like.
     pub grammar: Option<Grammar>,
     /// Whether tokens that end an answer do not end it.
@@ -145,6 +147,11 @@ impl Engine {
         loop {
             let logits = match self.feed(sequence, &next, Wanted::Last, is_cancelled) {
                 Ok(logits) => logits,
+                // Other sequences have taken the rest of the cache.
+                Err(Error::ContextFull { .. }) if !result.tokens.is_empty() => {
+                    result.finish = Finish::ContextFull;
+                    break;
+                }
                 Err(Error::Cancelled) => {
                     result.finish = Finish::Stopped;
                     break;
@@ -162,7 +169,9 @@ impl Engine {
                 None => sampler.sample(logits)?,
             };
             sampler.accept(token)?;
-            if tokenizer.is_stop(token) && !options.ignore_end {
+            // A grammar that has ended allows nothing more.
+            let ends = tokenizer.is_stop(token) && (!options.ignore_end || matcher.is_some());
+            if ends || options.stop_tokens.contains(&token) {
                 result.finish = Finish::End;
                 break;
             }

@@ -32,7 +32,8 @@ struct Shared {
 /// How a model is loaded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoadOptions {
-    /// The context that will be used, which decides between the factors of LongRoPE; 0 for that of training.
+    /// The context that will be used, which decides between the factors of LongRoPE; 0 for the default of
+    /// [`EngineOptions`](crate::EngineOptions).
     pub context: usize,
 }
 
@@ -58,8 +59,8 @@ impl Model {
         let mut config = Config::read(&source.metadata)?;
         let weights =
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
-        let vocabulary = weights.require("token_embd.weight")?.shape().dims()[0];
-        let context = if options.context == 0 { config.context } else { options.context };
+        let vocabulary = vocabulary(&config, &weights)?;
+        let context = crate::engine::context(&config, options.context);
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
         let layers = config.layers.len();
         weights.ignore(|name| is_ignorable(name, layers));
@@ -136,6 +137,34 @@ impl Model {
     }
 }
 
+/// The rows of the embedding, which those of the output must equal.
+fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
+    let rows = |name: &str, expected: Option<usize>| -> Result<usize> {
+        let shape = *weights.require(name)?.shape();
+        match *shape.dims() {
+            [rows, width] if width == config.width && expected.is_none_or(|e| e == rows) => {
+                Ok(rows)
+            }
+            _ => Err(Error::TensorShape {
+                name: name.to_owned(),
+                found: shape.to_string(),
+                expected: match expected {
+                    Some(rows) => format!("[{rows}, {}]", config.width),
+                    None => format!("[vocabulary, {}]", config.width),
+                },
+            }),
+        }
+    };
+    let count = rows("token_embd.weight", None)?;
+    if weights.has("output.weight") {
+        rows("output.weight", Some(count))?;
+    }
+    if weights.has("position_embd.weight") {
+        rows("position_embd.weight", None)?;
+    }
+    Ok(count)
+}
+
 /// Sizes of rotary embeddings that the metadata leave to the heads, and divisors of frequencies from tensors.
 fn resolve_rotary(
     config: &mut Config,
@@ -163,6 +192,13 @@ fn resolve_rotary(
         let Some(rotary) = &mut config.rotary[kind] else { continue };
         if rotary.size == 0 {
             rotary.size = layer.key_size;
+        }
+        if config.base_growth > 0.0 {
+            let size = layer.key_size as f64;
+            if layer.key_size <= 2 {
+                return Err(Error::model("its heads are too small for a base that grows"));
+            }
+            rotary.base *= config.base_growth.powf(size / (size - 2.0));
         }
         if rotary.size > layer.key_size {
             let (size, head) = (rotary.size, layer.key_size);

@@ -75,6 +75,7 @@ impl Engine {
                 format!("a window of {window} tokens; 4 to {} fit the context", self.context());
             return Err(Error::Argument { what });
         }
+        self.check_tokens(tokens)?;
         let count = (tokens.len() / window).min(options.windows.unwrap_or(usize::MAX));
         if count == 0 {
             let what = format!("the text has {} tokens; a window has {window}", tokens.len());

@@ -40,9 +40,18 @@ fn a_file_is_described() {
         "F32",
         "yes",
     ]);
-    let plan = home.run(&format!("plan {} --device cpu --dim tokens=5 --json", path.display())).exits_with(0).json();
-    let steps: Vec<&str> = plan["steps"].as_array().unwrap().iter().map(|step| step.as_str().unwrap()).collect();
-    assert!(steps.iter().any(|step| step.starts_with("blk.2.attention: cached_attention(f32[5, 4, 64]")), "{steps:#?}");
+    let plan = home
+        .run(&format!("plan {} --device cpu --dim tokens=5 --json", path.display()))
+        .exits_with(0)
+        .json();
+    let steps: Vec<&str> =
+        plan["steps"].as_array().unwrap().iter().map(|step| step.as_str().unwrap()).collect();
+    assert!(
+        steps
+            .iter()
+            .any(|step| step.starts_with("blk.2.attention: cached_attention(f32[5, 4, 64]")),
+        "{steps:#?}"
+    );
     let cut = home.path("cut.gguf");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();

@@ -21,6 +21,8 @@ pub struct Architecture {
     pub name: &'static str,
     /// Which elements of a head are rotated together; `None` without rotary embedding.
     pub rotary: Option<Pairing>,
+    /// Whether files with sections of positions rotate halves.
+    pub sections: bool,
     /// The layers that rotate.
     pub rotated: Rotated,
     /// Whether frequencies are divided by the factors of a file that has them.
@@ -346,6 +348,7 @@ pub enum Quirk {
 pub const BASE: Architecture = Architecture {
     name: "llama",
     rotary: Some(Pairing::Adjacent),
+    sections: false,
     rotated: Rotated::All,
     frequency_factors: true,
     sliding_rotary: SlidingRotary::Same,

@@ -91,7 +91,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "internlm2", ..ADJACENT },
     Architecture { name: "ernie4_5", ignored: SCALES_AND_OUTPUT, ..ADJACENT },
     Architecture { name: "chatglm", ..ADJACENT },
-    Architecture { name: "glm4", ..ADJACENT },
+    Architecture { name: "glm4", sections: true, ..ADJACENT },
     Architecture { name: "smollm3", rotated: Rotated::ExceptEvery(4), ..ADJACENT },
     Architecture { name: "maincoder", head_norm: HeadNorm::RmsAfterRotation, ..ADJACENT },
     Architecture { name: "nanbeige", ..BASE },
@@ -362,7 +362,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama4",
         rotated: Rotated::ExceptEvery(4),
-        window: Window { default: 8192, chunks: true, ..Window::period(4) },
+        window: Window { default: 8192, fixed: 8192, chunks: true, ..Window::period(4) },
+        sliding_rotary: SlidingRotary::Base,
         temperature: Temperature::Unrotated { scale: 0.1, length: 8192.0, offset: 1.0 },
         experts: Experts {
             gating: Gating::Sigmoid,

@@ -1,7 +1,7 @@
 //! Attention of a layer: projections, norms of heads, rotation, cache, scores.
 
 use polaris_core::DType;
-use polaris_ops::{Binary, CacheWrite, CachedAttention, NormKind, Rope, Ternary};
+use polaris_ops::{Binary, CacheWrite, CachedAttention, NormKind, Rope, Ternary, Unary};
 
 use super::decoder::{Decoder, LayerScope};
 use super::{Operation, Value};
@@ -220,8 +220,7 @@ impl Decoder<'_> {
 
     /// Queries or keys, rotated if the layer does so.
     fn rotate(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
-        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.architecture.rotary)
-        else {
+        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.pairing) else {
             return Ok(x);
         };
         let Some(angles) = &self.inputs.angles[kind] else { return Ok(x) };
@@ -238,8 +237,12 @@ impl Decoder<'_> {
         let Some(gate) = self.linear(x, &scope.name("attn_gate"))? else { return Ok(joined) };
         let softplus = self.config.architecture.quirk == Quirk::SoftplusGate;
         let activated = self.build.fused("gate", [gate], move |_, [x]| match softplus {
-            true => (x.unary(polaris_ops::Unary::Exp) + 1.0).unary(polaris_ops::Unary::Log),
-            false => x.unary(polaris_ops::Unary::Sigmoid),
+            // log(1 + exp(x)), which does not overflow in this form.
+            true => {
+                let small = (-x.unary(Unary::Abs)).unary(Unary::Exp);
+                x.unary(Unary::Relu) + (small + 1.0).unary(Unary::Log)
+            }
+            false => x.unary(Unary::Sigmoid),
         })?;
         let rows = self.build.dims(gate)[1];
         let layer = scope.layer;

@@ -150,6 +150,9 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     assert_eq!(engine.tokens(0).len(), 60);
     engine.feed(0, &[1, 2, 3, 4], Wanted::Last, &|| false).unwrap();
+    assert!(matches!(engine.feed(9, &[1], Wanted::Last, &|| false), Err(Error::Argument { .. })));
+    engine.truncate(9, 0);
+    assert!(engine.tokens(9).is_empty() && engine.reuse(9, &[1]) == 0);
     let huge = EngineOptions { context: 1 << 40, ..exact() };
     let error = Engine::new(&Tiny::LLAMA.model(&device), &huge).unwrap_err();
     assert!(matches!(error, Error::ContextTooLarge { fitting, .. } if fitting > 1000), "{error}");
@@ -204,4 +207,40 @@ fn memory_does_not_grow_with_tokens() {
     let before = round(7);
     let after = (1..40).map(&mut round).max().unwrap();
     assert_eq!(before, after);
+}
+
+/// What files say in several ways.
+#[test]
+fn lists_of_switches_are_booleans_or_integers() {
+    use polaris_gguf::{Gguf, Writer};
+    let config = |set: &dyn Fn(&mut Writer)| {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "granite_swa").unwrap();
+        for (key, value) in [
+            ("block_count", 3),
+            ("embedding_length", 64),
+            ("context_length", 128),
+            ("attention.head_count", 2),
+            ("attention.sliding_window", 16),
+        ] {
+            writer.set(&format!("granite_swa.{key}"), value as u32).unwrap();
+        }
+        set(&mut writer);
+        let gguf = Gguf::from_bytes(writer.into_bytes().unwrap().into()).unwrap();
+        polaris_llm::Config::read(gguf.metadata())
+            .map(|config| config.layers.iter().map(|layer| layer.window).collect::<Vec<_>>())
+    };
+    let key = "granite_swa.attention.sliding_window_pattern";
+    let booleans = config(&|writer| {
+        writer.set(key, &[true, false, true][..]).unwrap();
+    });
+    assert_eq!(booleans.unwrap(), [Some(16), None, Some(16)]);
+    let integers = config(&|writer| {
+        writer.set(key, &[0u32, 1, 0][..]).unwrap();
+    });
+    assert_eq!(integers.unwrap(), [None, Some(16), None]);
+    let short = config(&|writer| {
+        writer.set(key, &[true][..]).unwrap();
+    });
+    assert!(short.is_err());
 }

@@ -39,6 +39,21 @@ fn contradictions_are_named() {
         let error = changed(key, value);
         assert!(error.contains(expected), "{key} = {value}: {error}");
     }
+    for (name, dims) in [
+        ("token_embd.weight", vec![]),
+        ("token_embd.weight", vec![300 * 256]),
+        ("output.weight", vec![200, 256]),
+        ("position_embd.weight", vec![256]),
+    ] {
+        let mut source = Tiny::LLAMA.source();
+        let mut tensor = source.tensors["output.weight"].clone();
+        let elements: usize = dims.iter().product();
+        tensor.parts = vec![tensor.parts[0].slice(..4 * elements)];
+        tensor.dims = dims;
+        source.tensors.insert(name.to_owned(), tensor);
+        let error = run(&source).unwrap_err().to_string();
+        assert!(error.contains(name), "{name}: {error}");
+    }
     let bytes = Tiny::LLAMA.bytes_with(&[], "unheard-of", TEMPLATE);
     let error = run(&source(bytes)).unwrap_err();
     assert!(matches!(error, Error::UnknownArchitecture { .. }), "{error}");

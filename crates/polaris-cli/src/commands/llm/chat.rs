@@ -95,7 +95,7 @@ pub fn run(global: Global, options: &Chat) -> anyhow::Result<u8> {
                     Ok(false) => break,
                     Err(error) => {
                         let code = exit::code_of(&error);
-                        output::report_error(&error, code, false);
+                        output::report_error(&error, code, json);
                         if !is_terminal {
                             return Ok(code);
                         }

@@ -35,20 +35,24 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     if tokens.is_empty() {
         tokens.extend(tokenizer.bos().or(tokenizer.eos()));
     }
-    if options.truncate && tokens.len() >= engine.context() {
-        // The end of a prompt matters most; its beginning goes.
-        let begin = tokenizer.begin().len();
-        let kept = engine.context().saturating_sub(options.tokens.unwrap_or(1)).max(begin + 1);
-        let cut = tokens.len() - kept;
-        tokens.drain(begin..begin + cut);
-        say!("note: the first {cut} tokens of the prompt were left out");
+    let most = options.tokens.unwrap_or(300);
+    let begin = tokenizer.begin().len();
+    if options.truncate && tokens.len() + most > engine.context() {
+        // The end of a prompt matters most; its beginning goes. Half of the context stays at least.
+        let kept = engine.context().saturating_sub(most).max(engine.context() / 2).max(begin + 1);
+        let cut = tokens.len().saturating_sub(kept);
+        if cut > 0 {
+            tokens.drain(begin..begin + cut);
+            say!("note: the first {cut} tokens of the prompt were left out");
+        }
     }
     let generate = GenerateOptions {
         sampling: options.sampling.options(),
-        max_tokens: Some(options.tokens.unwrap_or(300)),
+        max_tokens: Some(most),
         stop: options.stop.clone(),
         grammar,
         ignore_end: options.ignore_end,
+        ..GenerateOptions::default()
     };
     let mut stream = Stream::new(!json);
     stream.write(&options.prompt);

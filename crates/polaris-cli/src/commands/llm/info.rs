@@ -66,8 +66,9 @@ pub fn run(
     };
     let trained = config.as_ref().map_or(0, |config| config.context);
     let context = context.unwrap_or(trained.min(4096));
-    let cache_bytes =
-        config.as_ref().map(|config| config.cache_bytes(CacheType::F16) as u64 * context as u64);
+    let cache_bytes = config
+        .as_ref()
+        .map(|config| config.cache_bytes(CacheType::F16).saturating_mul(context as u64));
     let mut kinds: BTreeMap<u32, Kind> = BTreeMap::new();
     for tensor in source.tensors.values() {
         let r#type = tensor.ty.name();
@@ -78,7 +79,7 @@ pub fn run(
         kind.bytes += tensor.bytes();
     }
     let session = Session::for_mode(global, mode)?;
-    let needed = source.bytes() as u64 + cache_bytes.unwrap_or(0);
+    let needed = (source.bytes() as u64).saturating_add(cache_bytes.unwrap_or(0));
     let fit = |device: &polaris::DeviceRef| {
         let memory = device.allocator().memory_use();
         let memory_bytes = memory.limit.saturating_sub(memory.used);

@@ -25,8 +25,12 @@ pub fn run(global: Global, path: &Path, mode: ModeName, tokens: usize) -> anyhow
     let options = EngineOptions { batch: tokens, ..EngineOptions::default() };
     let mut engine = Engine::new(&model, &options)?;
     let steps = engine.describe(tokens)?;
-    let result =
-        Result { model: path.display().to_string(), device: device.id().to_string(), tokens, steps };
+    let result = Result {
+        model: path.display().to_string(),
+        device: device.id().to_string(),
+        tokens,
+        steps,
+    };
     if json {
         output::print_json("polaris.plan.gguf/1", &result)?;
         return Ok(exit::OK);

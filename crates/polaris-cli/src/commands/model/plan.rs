@@ -41,7 +41,8 @@ struct Arenas {
 pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
     if crate::commands::llm::is_gguf(&options.choice.model) {
         let lengths = options.choice.lengths();
-        let tokens = lengths.iter().find(|(name, _)| name == "tokens").map_or(1, |(_, tokens)| *tokens);
+        let tokens =
+            lengths.iter().find(|(name, _)| name == "tokens").map_or(1, |(_, tokens)| *tokens);
         let mode = options.choice.mode;
         return crate::commands::llm::plan::run(global, &options.choice.model, mode, tokens);
     }
