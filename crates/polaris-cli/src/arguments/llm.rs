@@ -177,8 +177,8 @@ pub struct Constraint {
 /// Options of `chat`.
 #[derive(Debug, Args)]
 pub struct Chat {
-    /// A GGUF file, or any part of one that was split
-    #[arg(value_name = "MODEL")]
+    /// A GGUF file, or any part of one that was split; tiny for the toy model that is built in
+    #[arg(value_name = "MODEL", default_value = "tiny")]
     pub model: PathBuf,
 
     /// Tell the model what it is, before the first message

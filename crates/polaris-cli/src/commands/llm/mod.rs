@@ -22,10 +22,24 @@ use crate::{interrupt, output};
 /// The most bytes of a grammar or schema.
 const LARGEST_GRAMMAR: u64 = 4 << 20;
 
-/// Whether a path is a GGUF file, by its name or its first bytes.
+/// The name of the model that is built in.
+pub const TINY: &str = "tiny";
+
+/// Whether a path is the name of the model that is built in. A file of that name goes before it.
+fn is_built_in(path: &Path) -> bool {
+    path.as_os_str() == TINY && !path.exists()
+}
+
+/// The model of a GGUF file, or the one that is built in.
+pub fn source(path: &Path) -> anyhow::Result<Source> {
+    Ok(if is_built_in(path) { Source::tiny()? } else { Source::open(path)? })
+}
+
+/// Whether a path is a language model: a GGUF file by its name or its first bytes, or the model that is built in.
 pub fn is_gguf(path: &Path) -> bool {
     let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
     by_name
+        || is_built_in(path)
         || polaris::files::open(path).is_ok_and(|(mut file, _)| {
             let mut magic = [0; 4];
             std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"
@@ -70,7 +84,7 @@ pub fn device(global: Global, mode: ModeName) -> anyhow::Result<(Session, Device
 
 /// Loads a model, with a progress bar for large ones.
 pub fn load(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::Result<Model> {
-    let source = Source::open(path)?;
+    let source = source(path)?;
     let options = LoadOptions { context: choice.context.map_or(0, |context| context as usize) };
     let bar = output::byte_progress(Some(source.bytes() as u64), "loading");
     let model = Model::load(&source, device, &options, |done| {
