@@ -20,16 +20,14 @@ const NAMES: usize = 100;
 /// Verses of other lengths, in bytes, are not answers: they would fill the context.
 const VERSES: std::ops::RangeInclusive<usize> = 40..=140;
 
-/// Questions that mean the same, and their answer.
-struct Entry<'t> {
-    questions: Vec<&'t str>,
-    answer: &'t str,
-}
+/// How names are asked for; the second and the third end in a question mark.
+const FORMS: [&str; 4] =
+    ["Tell me about", "Who was", "What do you know about", "Say a verse about"];
 
 /// A text of 6,000 dialogs in ChatML, always the same: answers of `data/dialogs.txt`, verses with a name in them, and
 /// verses to continue.
 pub fn dialogs() -> Result<String> {
-    let entries = entries(include_str!("../data/dialogs.txt"));
+    let pairs = pairs(include_str!("../data/dialogs.txt"));
     let text = bundled::text()?;
     let verses: Vec<&str> = text.lines().filter(|line| VERSES.contains(&line.len())).collect();
     let names = names(&text, &verses);
@@ -40,13 +38,10 @@ pub fn dialogs() -> Result<String> {
         for _ in 0..=below(3) {
             let kind = below(10);
             let (question, answer) = if kind < 6 {
-                let entry = &entries[below(entries.len())];
-                let question = entry.questions[below(entry.questions.len())];
-                (asked(question, below(4)), entry.answer)
+                let (question, answer) = pairs[below(pairs.len())];
+                (asked(question, below(4)), answer)
             } else if kind < 9 {
                 let (name, verse) = names[below(names.len())];
-                const FORMS: [&str; 4] =
-                    ["Tell me about", "Who was", "What do you know about", "Say a verse about"];
                 let form = below(FORMS.len());
                 let mark = if (1..3).contains(&form) { '?' } else { '.' };
                 (asked(&format!("{} {name}{mark}", FORMS[form]), below(4)), verse)
@@ -74,17 +69,18 @@ fn asked(question: &str, form: usize) -> String {
     if form & 2 == 2 { bare.to_lowercase() } else { bare.to_owned() }
 }
 
-fn entries(text: &str) -> Vec<Entry<'_>> {
-    let mut entries = Vec::new();
+/// Every question with its answer: lines with `?` share the next one with `!`.
+fn pairs(text: &str) -> Vec<(&str, &str)> {
+    let mut pairs = Vec::new();
     let mut questions = Vec::new();
     for line in text.lines() {
         if let Some(question) = line.strip_prefix("? ") {
             questions.push(question);
         } else if let Some(answer) = line.strip_prefix("! ") {
-            entries.push(Entry { questions: std::mem::take(&mut questions), answer });
+            pairs.extend(questions.drain(..).map(|question| (question, answer)));
         }
     }
-    entries
+    pairs
 }
 
 /// The words that are most often names, each with the first verse that has it.
@@ -153,10 +149,6 @@ mod tests {
         assert_eq!(names.len(), NAMES);
         assert!(names.iter().any(|(name, _)| *name == "Noah"));
         assert!(names.iter().all(|(name, verse)| verse.contains(name)));
-        assert!(
-            entries(include_str!("../data/dialogs.txt"))
-                .iter()
-                .all(|entry| !entry.questions.is_empty())
-        );
+        assert!(pairs(include_str!("../data/dialogs.txt")).len() > 100);
     }
 }

@@ -20,7 +20,6 @@ use polaris_onnx::{Dim, ElementType, Type};
 use polaris_tensor::no_grad;
 use serde::Serialize;
 
-use crate::models::Model;
 use crate::train::ModelFile;
 use crate::{Error, Module, Result};
 
@@ -85,7 +84,7 @@ impl Onnx {
     pub fn of(about: &ModelFile, model: &dyn Module) -> Result<Self> {
         let batch = Length::Open("batch");
         let outputs = Length::Known(about.outputs);
-        let reads_tokens = matches!(about.config.model, Model::Gpt(_) | Model::Llama(_));
+        let reads_tokens = about.config.model.reads_tokens();
         let (input, output) = if reads_tokens {
             let tokens = [batch, Length::Open("tokens")];
             (tokens.to_vec(), [&tokens[..], &[outputs]].concat())

@@ -38,6 +38,11 @@ pub struct Ends {
 }
 
 impl Model {
+    /// Whether its examples are rows of tokens.
+    pub fn reads_tokens(&self) -> bool {
+        matches!(self, Self::Gpt(_) | Self::Llama(_))
+    }
+
     /// Parameters that the model has at least, if they can be counted at all.
     pub fn least_parameters(&self, ends: &Ends) -> Option<usize> {
         let product = |numbers: &[usize]| {
