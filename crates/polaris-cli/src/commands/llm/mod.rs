@@ -23,7 +23,7 @@ use crate::{interrupt, output};
 const LARGEST_GRAMMAR: u64 = 4 << 20;
 
 /// The name of the model that is built in.
-pub const TINY: &str = "tiny";
+const TINY: &str = "tiny";
 
 /// Whether a path is the name of the model that is built in. A file of that name goes before it.
 fn is_built_in(path: &Path) -> bool {
