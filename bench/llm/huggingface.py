@@ -107,6 +107,8 @@ MODELS = [
 def make(kind, settings):
     """A model with random parameters."""
     settings = BASE | settings
+    if kind == "GPT2":
+        del settings["num_key_value_heads"]
     if kind == "Gemma3":
         text = transformers.Gemma3TextConfig(**settings)
         vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
@@ -177,8 +179,10 @@ def write(folder, name, kind, settings, options, tokens):
     made = make(kind, settings)
     stored = pack(made) if options.get("mxfp4") else {}
     dtype = options.get("dtype", torch.float32)
-    made = made.to(dtype).float()
     with torch.no_grad():
+        # The frequencies of rotary embeddings stay exact.
+        for parameter in made.parameters():
+            parameter.copy_(parameter.to(dtype))
         inputs = torch.tensor([tokens])
         kinds = dict(token_type_ids=torch.zeros_like(inputs)) if kind == "Gemma3" else {}
         logits = made(inputs, use_cache=False, **kinds).logits[0].float()

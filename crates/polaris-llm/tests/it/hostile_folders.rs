@@ -57,7 +57,7 @@ fn settings_that_cannot_be_are_named() {
         ("[1]", "it is no object"),
         ("{}", "no `model_type`"),
         (r#"{"model_type": "mamba\u001b[1m"}"#, "is not supported; supported are llama, mistral"),
-        (r#"{"model_type": "llama"}"#, "num_hidden_layers"),
+        (r#"{"model_type": "llama"}"#, "hidden_size"),
     ] {
         fs::write(&path, text).unwrap();
         refused(folder.path(), expected);
