@@ -4,14 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use polaris_gguf::TensorType;
+use polaris_llm::angles::Scaling;
 use polaris_llm::{
-    Chat, Engine, EngineOptions, GenerateOptions, LoadOptions, Model, SampleOptions, Source,
-    Special,
+    Chat, Config, Engine, EngineOptions, Error, GenerateOptions, LoadOptions, Model, SampleOptions,
+    Source, Special,
 };
+use serde_json::{Value, json};
 
 use crate::common::devices;
 use crate::peers::{logits, read_logits, relative_error, tokens_of};
-use crate::tiny::folder::{open, write, write_tokenizer};
+use crate::tiny::folder::{config, open, write, write_tokenizer};
 use crate::tiny::{Tiny, WORDS};
 
 fn load(source: &Source) -> Model {
@@ -89,6 +91,71 @@ fn tokenizer_template_and_ends_come_from_the_other_files() {
     let source = Source::open(folder.path()).unwrap();
     let template: &str = source.metadata.require("tokenizer.chat_template").unwrap();
     assert_eq!(template, "{{ messages[0].content }}!");
+}
+
+/// A folder whose `config.json` has other values for some keys.
+fn changed(changes: &[(&str, Value)]) -> Result<Source, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &Tiny::LLAMA, 1);
+    let mut config = config(&Tiny::LLAMA);
+    for (key, value) in changes {
+        config[*key] = value.clone();
+    }
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    Source::open(folder.path())
+}
+
+#[test]
+fn rotary_embeddings_of_old_and_new_settings() {
+    let mut llama3 = json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 32 });
+    let old = changed(&[("rope_scaling", llama3.clone())]).unwrap();
+    llama3["rope_theta"] = json!(1e4);
+    let new = changed(&[("rope_theta", json!(3e5)), ("rope_parameters", llama3)]).unwrap();
+    for source in [old, new] {
+        assert_eq!(source.metadata.get::<f32>("llama.rope.freq_base").unwrap(), Some(1e4));
+        let bytes = source.tensors["rope_freqs.weight"].parts.concat();
+        let divisors = polaris_gguf::dequantize(TensorType::F32, &bytes).unwrap();
+        assert_eq!(divisors.len(), 32);
+        // Of transformers.
+        let expected = [1.0, 1.0557, 1.4955, 2.1751, 3.2995, 5.3883, 8.0, 8.0];
+        assert!(
+            divisors.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4)
+        );
+    }
+    let yarn = |more: Value| {
+        let mut yarn =
+            json!({ "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16 });
+        more.as_object().unwrap().iter().for_each(|(key, value)| yarn[key] = value.clone());
+        let source = changed(&[("rope_scaling", yarn)]).unwrap();
+        let rotary = Config::read(&source.metadata).unwrap().rotary[0].clone().unwrap();
+        (rotary.magnitude, rotary.scaling)
+    };
+    let grown = 1.0 + 0.1 * 4f64.ln();
+    let (magnitude, scaling) = yarn(json!({}));
+    assert!((magnitude - grown).abs() < 1e-6);
+    assert!(
+        matches!(scaling, Scaling::Yarn(yarn) if yarn.truncates && yarn.original_context == 16)
+    );
+    let (magnitude, scaling) = yarn(json!({ "attention_factor": 1.5, "truncate": false }));
+    assert!((magnitude - 1.5).abs() < 1e-6);
+    assert!(matches!(scaling, Scaling::Yarn(yarn) if !yarn.truncates));
+    let long =
+        json!({ "type": "longrope", "short_factor": vec![1.0; 32], "long_factor": vec![2.0; 32] });
+    let source =
+        changed(&[("rope_scaling", long), ("original_max_position_embeddings", json!(16))])
+            .unwrap();
+    let rotary = Config::read(&source.metadata).unwrap().rotary[0].clone().unwrap();
+    assert!((rotary.magnitude - (1.0 + 4f64.ln() / 16f64.ln()).sqrt()).abs() < 1e-6);
+    assert_eq!(source.tensors["rope_factors_long.weight"].dims, [32]);
+    let window = [
+        ("sliding_window", json!(5)),
+        ("layer_types", json!(["sliding_attention", "full_attention", "sliding_attention"])),
+    ];
+    let source = changed(&window).unwrap();
+    let windows: Vec<_> =
+        Config::read(&source.metadata).unwrap().layers.iter().map(|layer| layer.window).collect();
+    assert_eq!(windows, [Some(5), None, Some(5)]);
 }
 
 #[test]
