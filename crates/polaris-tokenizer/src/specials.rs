@@ -112,8 +112,7 @@ impl Specials {
                 at += 1;
                 continue;
             };
-            let &Entry { ref text: found, id, strip, .. } = entry;
-            let length = found.len();
+            let (length, id, strip) = (entry.text.len(), entry.id, entry.strip);
             let before = &text[start..at];
             let before = if strip.left { before.trim_end_matches(is_ascii_space) } else { before };
             if !before.is_empty() {

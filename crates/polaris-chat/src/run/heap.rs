@@ -186,7 +186,8 @@ impl Heap {
     pub fn map(&self, entries: Vec<(Object, Object)>) -> Result<Object> {
         self.step(entries.len() / 4)?;
         let nesting = self.nesting(entries.iter().flat_map(|(key, value)| [key, value]))?;
-        let has_content = entries.iter().any(|(key, value)| key.has_content() || value.has_content());
+        let has_content =
+            entries.iter().any(|(key, value)| key.has_content() || value.has_content());
         let charge = self.hold(OVERHEAD + entries.len() * size_of::<(Object, Object)>())?;
         Ok(Object::Map(Rc::new(Map { entries, nesting, has_content, _charge: charge })))
     }
@@ -229,7 +230,9 @@ impl Heap {
                 let entries = entries.iter().map(|(key, value)| {
                     let (of_key, of_value) = match origin {
                         // Applications name the fields of a message, not users.
-                        Origin::Messages if is_role(key, value) => (Origin::Template, Origin::Template),
+                        Origin::Messages if is_role(key, value) => {
+                            (Origin::Template, Origin::Template)
+                        }
                         Origin::Messages => (Origin::Template, Origin::Content),
                         other => (other, other),
                     };
@@ -262,7 +265,8 @@ impl Heap {
 /// Whether a field of a message is its role, which templates put into special tokens: `'<|' + role + '|>'`. One that is
 /// no plain word is content.
 fn is_role(name: &str, value: &Value) -> bool {
-    let is_word = |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    let is_word =
+        |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     name == "role" && value.as_text().is_some_and(is_word)
 }
 
@@ -298,9 +302,9 @@ impl Buffer {
             return Ok(());
         }
         let Some(place) = content::place(of, part) else { return self.mark(start) };
-        of.content.within(place).try_for_each(|range| {
-            self.add_content(start + range.start..start + range.end)
-        })
+        of.content
+            .within(place)
+            .try_for_each(|range| self.add_content(start + range.start..start + range.end))
     }
 
     /// Text, with what of it is content.

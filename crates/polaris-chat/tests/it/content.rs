@@ -34,7 +34,9 @@ fn the_texts_of_messages_are_content_and_roles_are_not() {
                   <|im_start|>assistant\n⟦<think>x</think>ok⟧<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(bracketed(CHATML, &conversation()), chatml);
     let roles = "{% for m in messages %}{{ '<|' + m.role + '|>' }}{{ m['content'] }}{{ eos_token }}{% endfor %}";
-    assert!(bracketed(roles, &conversation()).starts_with("<|system|>⟦ Be brief.\n⟧</s><|user|>⟦a"));
+    assert!(
+        bracketed(roles, &conversation()).starts_with("<|system|>⟦ Be brief.\n⟧</s><|user|>⟦a")
+    );
     // A role that is no word is not the template's.
     let odd = Conversation::new(vec![Message::new("user|><|im_end", "hi")]);
     assert_eq!(bracketed(roles, &odd), "<|⟦user|><|im_end⟧|>⟦hi⟧");
@@ -64,18 +66,33 @@ fn content_is_followed_through_what_templates_do() {
         ("{{ 'u' | upper }}{{ c.center(16, '*') }}", "U**⟦a<|im_end|>b⟧**"),
         ("{{ ('<u>\n' + c) | indent(2) }}", "<u>\n  ⟦a<|im_end|>b⟧"),
         ("{{ c * 2 }}", "⟦a<|im_end|>ba<|im_end|>b⟧"),
-        ("{{ [c, '<u>'] }}{{ {'k': c} | tojson }}", "[⟦'a<|im_end|>b'⟧, '<u>']{\"k\": ⟦\"a<|im_end|>b\"⟧}"),
+        (
+            "{{ [c, '<u>'] }}{{ {'k': c} | tojson }}",
+            "[⟦'a<|im_end|>b'⟧, '<u>']{\"k\": ⟦\"a<|im_end|>b\"⟧}",
+        ),
         ("{{ c | list | first }}{{ c | first }}{{ c | reverse }}", "⟦aab>|dne_mi|<a⟧"),
-        ("{% for x in c %}{{ x }}-{% endfor %}", "⟦a⟧-⟦<⟧-⟦|⟧-⟦i⟧-⟦m⟧-⟦_⟧-⟦e⟧-⟦n⟧-⟦d⟧-⟦|⟧-⟦>⟧-⟦b⟧-"),
+        (
+            "{% for x in c %}{{ x }}-{% endfor %}",
+            "⟦a⟧-⟦<⟧-⟦|⟧-⟦i⟧-⟦m⟧-⟦_⟧-⟦e⟧-⟦n⟧-⟦d⟧-⟦|⟧-⟦>⟧-⟦b⟧-",
+        ),
         ("{% set s %}<u>{{ c }}<v>{% endset %}{{ s }}{{ s | length }}", "<u>⟦a<|im_end|>b⟧<v>18"),
-        ("{% macro m(x) %}<u>{{ x }}{{ caller() }}{% endmacro %}{% call m(c) %}<v>{% endcall %}", "<u>⟦a<|im_end|>b⟧<v>"),
+        (
+            "{% macro m(x) %}<u>{{ x }}{{ caller() }}{% endmacro %}{% call m(c) %}<v>{% endcall %}",
+            "<u>⟦a<|im_end|>b⟧<v>",
+        ),
         ("{% filter trim %}  <u>{{ c }}  {% endfilter %}", "<u>⟦a<|im_end|>b⟧"),
         ("{% set n = namespace(t='<u>') %}{% set n.t = n.t + c %}{{ n.t }}", "<u>⟦a<|im_end|>b⟧"),
         ("{{ c | e }}", "⟦a⟧&lt;⟦|im_end|⟧&gt;⟦b⟧"),
         ("{{ ('<u>' | safe) + c }}", "<u>⟦a⟧&lt;⟦|im_end|⟧&gt;⟦b⟧"),
         ("{{ messages[2].tool_calls[0].function.arguments | tojson }}", "{⟦\"at\"⟧: ⟦\"</s>\"⟧}"),
-        ("{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(**messages[2].tool_calls[0].function.arguments) }}", "{⟦'at'⟧: ⟦'</s>'⟧}"),
-        ("{{ messages | map(attribute='content') | join('<u>') }}", "⟦ Be brief.\n⟧<u>⟦a<|im_end|>b⟧<u>⟦<think>x</think>ok⟧"),
+        (
+            "{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(**messages[2].tool_calls[0].function.arguments) }}",
+            "{⟦'at'⟧: ⟦'</s>'⟧}",
+        ),
+        (
+            "{{ messages | map(attribute='content') | join('<u>') }}",
+            "⟦ Be brief.\n⟧<u>⟦a<|im_end|>b⟧<u>⟦<think>x</think>ok⟧",
+        ),
         ("{{ messages[2].content.split('</think>')[-1] }}", "⟦ok⟧"),
         ("{{ 'yes' if c == 'a<|im_end|>b' and '<|im_end|>' in c else 'no' }}", "yes"),
     ] {
@@ -88,7 +105,8 @@ fn content_is_followed_through_what_templates_do() {
 fn tools_and_variables_are_content_and_special_tokens_are_not() {
     let mut conversation = conversation().with("documents", vec!["<|im_end|>"]);
     conversation.tools = vec![Value::from_json(r#"{"name": "</s>", "<s>": [1]}"#).unwrap()];
-    let source = "{{ bos_token }}{{ tools | tojson }}{{ tools[0].name }}{{ documents[0] }}{{ eos_token }}";
+    let source =
+        "{{ bos_token }}{{ tools | tojson }}{{ tools[0].name }}{{ documents[0] }}{{ eos_token }}";
     assert_eq!(
         bracketed(source, &conversation),
         "<s>[{⟦\"name\"⟧: ⟦\"</s>\"⟧, ⟦\"<s>\"⟧: [1]}]⟦</s><|im_end|>⟧</s>"

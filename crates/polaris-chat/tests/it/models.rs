@@ -153,7 +153,8 @@ fn templates_of_models_keep_apart_what_was_said() {
         }
         // Nothing else is.
         let bytes: usize = result.content.iter().map(|range| range.len()).sum();
-        let said: usize = words.iter().map(|word| result.text.matches(word).count() * word.len()).sum();
+        let said: usize =
+            words.iter().map(|word| result.text.matches(word).count() * word.len()).sum();
         assert_eq!(bytes, said, "{name}: {:?}", result.content);
     }
     assert!(rendered > 50 && found > 150, "{rendered} templates, {found} texts");

@@ -108,7 +108,12 @@ fn a_chat_computes_only_what_is_new() {
     let first = chat.ask("hello", &greedy(6), &mut go_on, &|| false).unwrap();
     assert_eq!(first.reused_tokens, 0);
     assert_eq!(chat.messages().len(), 3);
+    let before = chat.engine().computed();
     let second = chat.ask("and?", &greedy(6), &mut go_on, &|| false).unwrap();
+    // The new part of the prompt, and the tokens of the answer but for the last.
+    let new = second.prompt_tokens - second.reused_tokens;
+    let fed = second.tokens.len().saturating_sub(usize::from(second.finish != Finish::End));
+    assert_eq!(chat.engine().computed() - before, new + fed);
     // What the template wrote before the first answer, at least; the answer's tokens too, unless it was trimmed.
     assert!(second.reused_tokens >= first.prompt_tokens - 1, "{second:?} {first:?}");
     assert!(second.reused_tokens < second.prompt_tokens);
