@@ -161,7 +161,7 @@ impl Tokenizer {
     /// With the `tokenizers` crate, which treats all of a text alike. Where that gives other special tokens than wanted,
     /// the text is cut at those that are, and what is between them is encoded by itself.
     fn encode_by(&self, library: &Library, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
-        let mut tokens = |plain: &[Range<usize>]| {
+        let tokens = |plain: &[Range<usize>]| {
             let mut found = Vec::new();
             self.0.specials.split(text, plain, |part| {
                 found.push(part);

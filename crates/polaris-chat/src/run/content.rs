@@ -44,9 +44,10 @@ impl Content {
     pub fn within(&self, part: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let first = self.0.partition_point(|range| range.end <= part.start);
         let inside = self.0[first..].iter().take_while(move |range| range.start < part.end);
-        inside.map(move |range| {
+        let cut = inside.map(move |range| {
             range.start.max(part.start) - part.start..range.end.min(part.end) - part.start
-        })
+        });
+        cut.filter(|range| !range.is_empty())
     }
 
     pub fn into_ranges(self) -> Vec<Range<usize>> {

@@ -92,8 +92,8 @@ impl Interpreter<'_> {
                 if matches!(&value, Object::Text(text) if text.markup) {
                     return Ok(value);
                 }
-                let mut buffer = heap.buffer();
-                escape_into(&as_text(heap, &value)?, &mut buffer)?;
+                let (mut buffer, text) = (heap.buffer(), as_text(heap, &value)?);
+                escape_into(&text, &mut buffer)?;
                 buffer.into_marked(heap, true)
             }
             "upper" | "lower" | "capitalize" => {
@@ -116,11 +116,13 @@ impl Interpreter<'_> {
                 };
                 let count = count.filter(|count| !matches!(count, Object::None));
                 let count = integer(&count, "count", -1)?;
-                strings::replace(heap, &subject, &part(old)?, &part(new)?, count)
+                let (old, new) = (part(old)?, part(new)?);
+                strings::replace(heap, &subject, &old, &new, count)
             }
             "title" => {
                 arguments.none()?;
-                title(heap, &as_text(heap, &value)?)
+                let text = as_text(heap, &value)?;
+                title(heap, &text)
             }
             "indent" => indent(heap, &value, arguments),
             "format" => {

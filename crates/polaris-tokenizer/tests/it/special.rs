@@ -146,7 +146,6 @@ fn plain_parts_of_a_prompt_are_text() {
 /// Where no special token reaches into a plain part, the tokens are those of the whole text, wherever the parts begin.
 #[test]
 fn plain_parts_do_not_change_ordinary_text() {
-    let mut made = made();
     let mut tokens = alphabet();
     tokens.extend(SPECIALS.map(|special| special.0.to_owned()));
     tokens.extend(["ab", "\u{120}a", "\u{120}ab"].map(str::to_owned));
@@ -154,9 +153,14 @@ fn plain_parts_do_not_change_ordinary_text() {
     for (place, special) in SPECIALS.iter().enumerate() {
         types[256 + place] = special.1;
     }
-    made = made.with("tokens", &tokens[..]).with("token_type", &types[..]);
     let merges = ["a b", "\u{120} a", "\u{120} ab"];
-    let tokenizer = made.with("merges", &merges[..]).read().unwrap();
+    let tokenizer = Made::new("gpt2")
+        .with("pre", "qwen2")
+        .with("tokens", &tokens[..])
+        .with("token_type", &types[..])
+        .with("merges", &merges[..])
+        .read()
+        .unwrap();
     let text = "<|im_start|>user\n ab ab<tool>abab  a<|im_end|>\n";
     let whole = tokenizer.encode(text, Special::Parse).unwrap();
     for start in 12..=36 {

@@ -25,7 +25,8 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     if trial.random.once_in(3) {
         call.arguments.push("--json".into());
     }
-    call.input = Some(trial.write("stdin", *trial.random.pick(lines))?);
+    let lines = *trial.random.pick(lines);
+    call.input = Some(trial.write("stdin", lines)?);
     trial.run(call)?;
     Ok(())
 }
@@ -137,7 +138,7 @@ fn template(random: &mut Random) -> Vec<u8> {
             let mut text = TEMPLATE.to_owned();
             for _ in 0..random.between(1, 3) {
                 let at = random.pick(&[0, text.len()]).to_owned();
-                text.insert_str(at, random.pick(&BOMBS));
+                text.insert_str(at, *random.pick(&BOMBS));
             }
             text.into_bytes()
         }
