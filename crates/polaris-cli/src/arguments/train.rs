@@ -99,7 +99,7 @@ impl WeightType {
 /// Options of `generate`.
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// A GGUF file, a model file of `polaris train`, or the folder of a training run; tiny for the model that is built in
+    /// A GGUF file, a folder of Hugging Face, a model file of `polaris train`, the folder of a training run, or tiny
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 

@@ -30,16 +30,18 @@ fn is_built_in(path: &Path) -> bool {
     path.as_os_str() == TINY && !path.exists()
 }
 
-/// The model of a GGUF file, or the one that is built in.
+/// The model of a file or folder, or the one that is built in.
 pub fn source(path: &Path) -> anyhow::Result<Source> {
     Ok(if is_built_in(path) { Source::tiny()? } else { Source::open(path)? })
 }
 
-/// Whether a path is a language model: a GGUF file by its name or its first bytes, or the model that is built in.
-pub fn is_gguf(path: &Path) -> bool {
+/// Whether a path is a language model: the one that is built in, a folder of Hugging Face, or a GGUF file by its name or
+/// its first bytes.
+pub fn is_language_model(path: &Path) -> bool {
     let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
     by_name
         || is_built_in(path)
+        || Source::is_folder(path)
         || polaris::files::open(path).is_ok_and(|(mut file, _)| {
             let mut magic = [0; 4];
             std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"
