@@ -30,6 +30,7 @@ def arguments():
     parser.add_argument("--types", default="F16,Q8_0,Q6_K,Q5_K_M,Q4_K_M")
     parser.add_argument("--devices", default="cpu", help="devices of Polaris, such as cpu,opencl:0")
     parser.add_argument("--window", type=int, default=512)
+    parser.add_argument("--windows", type=int, default=-1, help="score at most so many")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--allowed", type=float, default=0.2, help="percent")
     return parser.parse_args()
@@ -63,12 +64,14 @@ def main():
         path = folder / f"{options.model.stem}-{kind}.gguf"
         run(options.llama / "llama-quantize", options.model, path, kind, options.threads)
         said = run(options.llama / "llama-perplexity", "-m", path, "-f", text, "-c", options.window,
-                   "-b", options.window, "-t", options.threads)
-        expected = float(re.search(r"Final estimate: PPL = ([0-9.]+)", said)[1])
+                   "-b", options.window, "-t", options.threads, "--chunks", options.windows)
+        # The perplexity after each window; some builds lose the last lines of their log.
+        windows, expected = re.findall(r"\[(\d+)\]([0-9.]+)", said)[-1]
+        expected = float(expected)
         row = [kind, f"{path.stat().st_size:,}", f"{expected:.4f}"]
         for device in devices:
-            answer = run(options.polaris, "perplexity", path, text, "--window", options.window, "--device", device,
-                         "--threads", options.threads, "--no-first-check", "--json")
+            answer = run(options.polaris, "perplexity", path, text, "--window", options.window, "--windows", windows,
+                         "--device", device, "--threads", options.threads, "--no-first-check", "--json")
             found = json.loads(answer)["perplexity"]
             difference = 100 * (found / expected - 1)
             worst = max(worst, abs(difference))

@@ -31,7 +31,7 @@ impl Rotary {
     /// # Errors
     /// If the size is odd, or `theta` is not above 0.
     pub fn new(size: usize, theta: f64, init: &Init) -> Result<Self> {
-        if !size.is_multiple_of(2) || !(theta.is_finite() && theta > 0.0) {
+        if !(size.is_multiple_of(2) && theta.is_finite() && theta > 0.0) {
             let what = format!(
                 "rotary embeddings turn pairs by powers of a number: a head of {size} elements and rope_theta = \
                  {theta} do not fit; use an even size and a number above 0"
