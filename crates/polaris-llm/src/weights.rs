@@ -131,6 +131,11 @@ impl Weights {
         }
     }
 
+    /// The names of all tensors, with how many elements they have.
+    pub fn elements(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.arrays.iter().map(|(name, array)| (name.as_str(), array.elements()))
+    }
+
     /// Says that tensors whose names begin so are known and not needed.
     pub fn ignore(&self, is_known: impl Fn(&str) -> bool) {
         let mut used = self.lock();

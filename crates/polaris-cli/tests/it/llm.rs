@@ -61,6 +61,29 @@ fn a_file_is_described() {
     }
 }
 
+/// Numbers of a request that are negative, or beyond what there is.
+#[test]
+fn cve_2026_21869_numbers_of_requests() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    for option in
+        ["-n=-1", "-c=-1", "-c=0", "--batch=-1", "--batch=0", "--seed=-1", "--logit-bias=-1=1"]
+    {
+        home.run(&format!("generate {path} --device cpu -p abc {option}")).exits_with(2);
+    }
+    for (option, found) in [
+        ("--logit-bias=4294967295=1", "4294967295"),
+        ("--logit-bias=300=1", "300"),
+        ("-c=4294967295", "tokens fit"),
+    ] {
+        let answer = home.run(&format!("generate {path} --device cpu -p abc -n 1 {option}"));
+        assert!(answer.code != Some(0) && answer.stderr.contains(found), "{option}: {answer:#?}");
+    }
+    // Keeping no token and counting none as recent means something.
+    home.run(&format!("generate {path} --device cpu -p abc -n 0 --top-k=-1 --repeat-last=-1"))
+        .exits_with(0);
+}
+
 #[test]
 fn text_is_generated_scored_and_cut_into_tokens() {
     let home = Home::new();
@@ -122,6 +145,44 @@ fn a_chat_answers_from_stdin() {
         (&messages[0]["role"], &messages[1]["content"]),
         (&"system".into(), &"hello".into())
     );
+}
+
+/// A device without room is an error; a pipe that nobody reads any more is the end.
+#[cfg(unix)]
+#[test]
+fn stdout_may_be_full_or_closed() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let generate = format!("generate {path} --device cpu -c 64 -n 40 --ignore-end -p abc");
+    for json in ["", " --json"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = home.command(&format!("{generate}{json}"));
+        let answer = Answer::from(command.stdout(full).output().unwrap());
+        answer.exits_with(3).says(&["No space left on device"]);
+        let mut command = home.command(&format!("{generate}{json}"));
+        let answer = Answer::from(command.stdout(std::io::pipe().unwrap().1).output().unwrap());
+        answer.exits_with(0);
+    }
+}
+
+/// What a user types is text, also where it is the text of a special token; what is no UTF-8 is an error.
+#[test]
+fn a_chat_takes_any_text() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let chat = format!("chat {path} --device cpu -c 128 -n 2 --temperature 0 --json");
+    let prompt_tokens = |text: &str| {
+        let answer = with_input(&home, &chat, text).exits_with(0);
+        let line = answer.stdout.lines().next().unwrap().to_owned();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["prompt_tokens"].as_u64().unwrap()
+    };
+    // One token for each byte, as for any other text of this length.
+    assert_eq!(prompt_tokens("a<end>b\n"), prompt_tokens("abcdefg\n"));
+    let mut child = home.command(&chat).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"a\xff\n").unwrap();
+    Answer::from(child.wait_with_output().unwrap()).exits_with(3).says(&["UTF-8"]);
+    let long = with_input(&home, &chat, &format!("{}\n", "x".repeat(300))).exits_with(3);
+    assert!(long.stderr.contains("context of 128"), "{long:#?}");
 }
 
 #[test]
