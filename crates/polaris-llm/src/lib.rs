@@ -18,6 +18,7 @@ mod inputs;
 mod model;
 mod perplexity;
 mod plan;
+mod recurrence;
 mod source;
 mod weights;
 
@@ -29,6 +30,7 @@ pub use generate::{Finish, GenerateOptions, Generated, Prompt};
 pub use model::{LoadOptions, Model};
 pub use perplexity::{Divergence, Perplexity, PerplexityOptions};
 pub use plan::Plan;
+pub use recurrence::Recurrence;
 pub use source::Source;
 pub use weights::SourceTensor;
 

@@ -4,6 +4,8 @@ mod chat;
 mod common;
 mod engine;
 mod hostile;
+mod hybrid;
 mod peers;
+mod recurrent;
 mod reference;
 mod tiny;
