@@ -3,7 +3,7 @@
 
 The tool draws every weight around 0 with a deviation of 0.01, so that most parts of a model hardly change its logits.
 This draws them again such that each part counts: norms around 1, matrices that keep the size of what they multiply,
-decays below 0.
+decays below 0. The cap of logits, which the tool writes for all architectures and llama.cpp applies for some, becomes 0.
 
     amplify.py FROM.gguf TO.gguf
 """
@@ -76,6 +76,8 @@ def main():
     for _ in range(keys):
         key = reader.text()
         metadata[key] = reader.value(reader.number("I"))
+        if key.endswith(".final_logit_softcapping"):
+            data[reader.at - 4 : reader.at] = bytes(4)
     found = []
     for _ in range(tensors):
         name = reader.text()

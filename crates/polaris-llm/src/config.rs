@@ -424,9 +424,8 @@ fn layers(
     let missing = || {
         Error::model(format!("its metadata do not have `{}`", keys.name("attention.head_count")))
     };
-    let is_whole = |recurrent: architecture::Recurrent| {
-        recurrent.layers == architecture::RecurrentLayers::All
-    };
+    let is_whole =
+        |recurrent: architecture::Recurrent| recurrent.layers == architecture::RecurrentLayers::All;
     let heads = match keys.per_layer("attention.head_count", all)? {
         None if architecture.recurrent.is_some_and(is_whole) => vec![0; all],
         heads => heads.ok_or_else(missing)?,

@@ -101,7 +101,8 @@ fn sizes(keys: &Keys, mixer: Mixer, width: usize, heads: usize) -> Result<Recurr
         Mixer::Lightning => 0,
         _ => keys.require("ssm.conv_kernel")?,
     };
-    let simple = Recurrence { mixer, taps, channels: width, groups: 1, heads: 1, keys: 0, values: width };
+    let simple =
+        Recurrence { mixer, taps, channels: width, groups: 1, heads: 1, keys: 0, values: width };
     let all = match mixer {
         Mixer::ShortConv => simple,
         Mixer::Lightning => {

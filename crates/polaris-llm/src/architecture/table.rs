@@ -89,10 +89,7 @@ const QWEN_BIASES: &[&str] = &["attn_q.bias", "attn_k.bias", "attn_v.bias"];
 const QWEN_HYBRID: Architecture = Architecture {
     feed_forward_norm: "post_attention_norm",
     attention_scale: AttentionScale::Key,
-    recurrent: Recurrent::in_layers(
-        Mixer::GatedDelta { tiled: true },
-        RecurrentLayers::Except(4),
-    ),
+    recurrent: Recurrent::in_layers(Mixer::GatedDelta { tiled: true }, RecurrentLayers::Except(4)),
     ignored: QWEN_BIASES,
     ..HALVES
 };

@@ -70,9 +70,9 @@ impl Decoder<'_> {
         let output = self.build.make(DType::F32, &[self.size.tokens, heads, layer.value_size])?;
         self.build.emit_operation("attention", Operation::Attention(attention), &inputs, output);
         let output = match own_gate {
-            Some(gate) => self.build.fused("gated", [output, gate], |_, [x, gate]| {
-                x * gate.unary(Unary::Sigmoid)
-            })?,
+            Some(gate) => self
+                .build
+                .fused("gated", [output, gate], |_, [x, gate]| x * gate.unary(Unary::Sigmoid))?,
             None => output,
         };
         let joined = self.build.reshape(output, &[self.size.tokens, heads * layer.value_size])?;
@@ -84,11 +84,7 @@ impl Decoder<'_> {
 
     /// Queries, keys and values, each `[tokens, heads * size]`; of files that have gates beside queries, these as
     /// `[tokens, heads, size]`, and the gates.
-    fn project(
-        &mut self,
-        scope: &LayerScope<'_>,
-        x: Value,
-    ) -> Result<([Value; 3], Option<Value>)> {
+    fn project(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<([Value; 3], Option<Value>)> {
         let layer = scope.layer;
         let sizes = [
             layer.heads * layer.key_size,
@@ -262,8 +258,8 @@ impl Decoder<'_> {
     /// The result of all heads, times the gate if the layer has one: an element for each head or for each element.
     fn gate(&mut self, scope: &LayerScope<'_>, x: Value, joined: Value) -> Result<Value> {
         let Some(gate) = self.linear(x, &scope.name("attn_gate"))? else { return Ok(joined) };
-        let softplus = self.config.architecture.quirk == Quirk::SoftplusGate;
-        let activated = self.build.fused("gate", [gate], move |_, [x]| match softplus {
+        let is_soft = self.config.architecture.quirk == Quirk::SoftplusGate;
+        let activated = self.build.fused("gate", [gate], move |_, [x]| match is_soft {
             true => softplus(x),
             false => x.unary(Unary::Sigmoid),
         })?;

@@ -84,9 +84,8 @@ impl Decoder<'_> {
     /// Norms of steps, keys and queries: with weights where the file has all of them, without if it says so.
     fn small_norms(&mut self, scope: &LayerScope<'_>, values: [Value; 3]) -> Result<[Value; 3]> {
         let names = ["ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"].map(|name| scope.name(name));
-        let has = |name: &String| {
-            self.weights.has(&format!("{name}.weight")) || self.weights.has(name)
-        };
+        let has =
+            |name: &String| self.weights.has(&format!("{name}.weight")) || self.weights.has(name);
         let is_normed = self.config.norm_steps || names.iter().all(has);
         let mut result = values;
         for (value, name) in result.iter_mut().zip(&names).filter(|_| is_normed) {

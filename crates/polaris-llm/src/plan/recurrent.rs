@@ -304,9 +304,8 @@ impl Decoder<'_> {
         let y = self.build.reshape(y, &[tokens, heads * keys])?;
         let y = self.norm_of(NormKind::Rms, y, &scope.name("attn_norm_2"))?.unwrap_or(y);
         let gate = self.linear_rows(x, &scope.name("attn_gate"), heads * keys)?;
-        let y = self.build.fused("gated", [y, gate], |_, [y, gate]| {
-            y * gate.unary(Unary::Sigmoid)
-        })?;
+        let y =
+            self.build.fused("gated", [y, gate], |_, [y, gate]| y * gate.unary(Unary::Sigmoid))?;
         self.linear_required(y, &scope.name("attn_output")).map(Some)
     }
 }

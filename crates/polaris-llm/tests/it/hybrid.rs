@@ -26,7 +26,15 @@ const CHANNELS: usize = INNER + 2 * GROUPS * STATE;
 
 /// Architectures that [`hybrid`] knows.
 pub const ARCHITECTURES: [&str; 10] = [
-    "qwen35", "qwen3next", "lfm2", "mamba", "mamba2", "jamba", "falcon-h1", "nemotron_h", "plamo2",
+    "qwen35",
+    "qwen3next",
+    "lfm2",
+    "mamba",
+    "mamba2",
+    "jamba",
+    "falcon-h1",
+    "nemotron_h",
+    "plamo2",
     "minimax-01",
 ];
 
@@ -150,7 +158,8 @@ fn tensors(architecture: &str) -> Tensors {
         ("output.weight".to_owned(), vec![WORDS, WIDTH]),
     ];
     for (number, parts) in layers(architecture).into_iter().enumerate() {
-        let mut add = |name: &str, dims: Vec<usize>| all.push((format!("blk.{number}.{name}"), dims));
+        let mut add =
+            |name: &str, dims: Vec<usize>| all.push((format!("blk.{number}.{name}"), dims));
         add("attn_norm.weight", vec![WIDTH]);
         if parts.contains(&"network") && parts.len() > 1 {
             let is_qwen = architecture.starts_with("qwen");
@@ -261,7 +270,8 @@ impl Definition {
     pub fn new(architecture: &'static str, source: &Source) -> Self {
         let tensor = |(name, tensor): (&String, &polaris_llm::SourceTensor)| {
             let bytes = tensor.parts.concat();
-            let values = bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
+            let values =
+                bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
             (name.clone(), (tensor.dims.clone(), values.map(f64::from).collect()))
         };
         Self { architecture, tensors: source.tensors.iter().map(tensor).collect() }
@@ -273,7 +283,10 @@ impl Definition {
 
     fn product(&self, name: &str, x: &[f64]) -> Row {
         let (_, values) = &self.tensors[name];
-        values.chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
+        values
+            .chunks_exact(x.len())
+            .map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum())
+            .collect()
     }
 
     fn times(&self, layer: usize, name: &str, x: &[f64]) -> Row {
@@ -411,9 +424,8 @@ impl Definition {
             }
             x
         };
-        let of = |name: &str| -> Vec<Row> {
-            rows.iter().map(|x| self.times(layer, name, x)).collect()
-        };
+        let of =
+            |name: &str| -> Vec<Row> { rows.iter().map(|x| self.times(layer, name, x)).collect() };
         let (q, k, v) = (of("attn_q"), of("attn_k"), of("attn_v"));
         let keys: Vec<Row> =
             k.iter().enumerate().map(|(at, k)| rotated("attn_k_norm", at, k)).collect();
@@ -445,8 +457,7 @@ impl Definition {
         let row = |&token: &u32| table[token as usize * WIDTH..][..WIDTH].to_vec();
         let mut stream: Vec<Row> = tokens.iter().map(row).collect();
         for (layer, parts) in layers(self.architecture).into_iter().enumerate() {
-            let rows: Vec<Row> =
-                stream.iter().map(|x| self.norm(layer, "attn_norm", x)).collect();
+            let rows: Vec<Row> = stream.iter().map(|x| self.norm(layer, "attn_norm", x)).collect();
             let mixed = match parts[0] {
                 "conv" => self.short_conv(layer, &rows),
                 "delta" => self.delta(layer, &rows),

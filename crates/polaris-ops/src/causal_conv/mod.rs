@@ -126,13 +126,7 @@ impl Operation for CausalConv {
         inputs.iter().try_for_each(|input| check_apart(NAME, input, output))
     }
 
-    fn supports(
-        &self,
-        _: Kernel,
-        _: &OpenClDevice,
-        inputs: &[&Array],
-        output: &Array,
-    ) -> bool {
+    fn supports(&self, _: Kernel, _: &OpenClDevice, inputs: &[&Array], output: &Array) -> bool {
         self.sizes(inputs).is_ok_and(|sizes| opencl::supports(&sizes, inputs, output))
     }
 

@@ -31,9 +31,8 @@ fn source(work_group: usize) -> ProgramSource {
 
 /// The kernel counts in 32 bits.
 pub fn supports(sizes: &Sizes, inputs: &[&Array], output: &Array) -> bool {
-    let strides = |array: &&Array| {
-        array.layout().strides().iter().all(|&stride| stride <= u32::MAX as usize)
-    };
+    let strides =
+        |array: &&Array| array.layout().strides().iter().all(|&stride| stride <= u32::MAX as usize);
     sizes.tokens <= i32::MAX as usize
         && sizes.channels <= i32::MAX as usize
         && sizes.slots <= i32::MAX as usize

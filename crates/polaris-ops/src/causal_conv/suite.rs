@@ -7,13 +7,8 @@ use crate::families::Family;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
 /// Its entry in the list of operations.
-pub const FAMILY: Family = Family::new(
-    "causal_conv",
-    super::opencl::shipped_programs,
-    || 4,
-    |variant| variant == 0,
-    case,
-);
+pub const FAMILY: Family =
+    Family::new("causal_conv", super::opencl::shipped_programs, || 4, |variant| variant == 0, case);
 
 /// The last two axes of the shape are tokens and channels; the variant says whether there are a bias and SiLU.
 fn case(variant: usize, parameters: &CaseParameters) -> Case {

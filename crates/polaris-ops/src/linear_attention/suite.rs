@@ -92,11 +92,7 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
 }
 
 /// Cuts the tokens into runs, some of which are empty, and gives them slots, of which some are none.
-fn set_runs(
-    runs: &mut Operand,
-    [tokens, sequences, slots]: [usize; 3],
-    numbers: &mut Numbers,
-) {
+fn set_runs(runs: &mut Operand, [tokens, sequences, slots]: [usize; 3], numbers: &mut Numbers) {
     let space = Collapsed::new(runs.layout.shape(), [&runs.layout]);
     let mut first = 0;
     for sequence in 0..sequences {
