@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod definition;
 mod engine;
 mod hostile;
 mod hybrid;

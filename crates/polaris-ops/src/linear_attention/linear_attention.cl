@@ -122,7 +122,9 @@ void linear_attention_serial(OPERANDS)
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void linear_attention(OPERANDS)
 {
+    // What slices read of a column, and the key, query and decay of a token. There are no more rows than work-items.
     __local float read_by[WORK_GROUP], results[WORK_GROUP];
+    __local float keys[WORK_GROUP], queries[WORK_GROUP], factors[WORK_GROUP];
     const uint lane = get_local_id(0), column = lane % COLUMNS, slice = lane / COLUMNS;
     const uint tiles = (VALUES + COLUMNS - 1) / COLUMNS;
     const uint tile = get_group_id(0) % tiles, row = get_group_id(0) / tiles;
@@ -135,34 +137,42 @@ void linear_attention(OPERANDS)
 #if DECAY == 2
     float rate[ROWS];
 #endif
+    // Rows beyond the last repeat it. Keys and queries of zero keep them out of all sums.
     UNROLLED for (uint i = 0; i < ROWS; ++i) {
-        const uint key = i * SLICES + slice;
-        state[i] = has_state && key < KEYS ? states[state_first + (ulong)key * s_steps.s2] : 0.0f;
+        const uint key = min(i * SLICES + slice, KEYS - 1);
+        state[i] = has_state ? states[state_first + (ulong)key * s_steps.s2] : 0.0f;
 #if DECAY == 2
-        rate[i] = key < KEYS ? rates[rate_first + (ulong)key * r_steps.s0] : 0.0f;
+        rate[i] = rates[rate_first + (ulong)key * r_steps.s0];
 #endif
     }
+    keys[lane] = 0.0f;
+    queries[lane] = 0.0f;
+    factors[lane] = 0.0f;
     for (uint token = first; token < first + count; ++token) {
+        if (lane < KEYS) {
+            keys[lane] = key_scale * k[KEY_AT(token, lane)];
+            queries[lane] = query_scale * q[QUERY_AT(token, lane)];
+#if DECAY == 1
+            factors[lane] = exp(decay[DECAY_AT(token, lane)]);
+#endif
+        }
         float written = v[v_first + (ulong)token * v_steps.s0];
 #if DECAY == 0
         const float factor = exp(decay[DECAY_AT(token, 0)]);
 #elif DECAY == 2
         const float step = decay[DECAY_AT(token, value)];
 #endif
+        barrier(CLK_LOCAL_MEM_FENCE);
         float read = 0.0f;
         UNROLLED for (uint i = 0; i < ROWS; ++i) {
-            // Rows beyond the last stay zero.
-            const uint key = i * SLICES + slice;
-            if (key < KEYS) {
 #if DECAY == 1
-                const float factor = exp(decay[DECAY_AT(token, key)]);
+            const float factor = factors[i * SLICES + slice];
 #elif DECAY == 2
-                const float factor = exp(step * rate[i]);
+            const float factor = exp(step * rate[i]);
 #endif
-                state[i] *= factor;
-                if (DELTA) {
-                    read += key_scale * k[KEY_AT(token, key)] * state[i];
-                }
+            state[i] *= factor;
+            if (DELTA) {
+                read += keys[i * SLICES + slice] * state[i];
             }
         }
         if (DELTA) {
@@ -173,19 +183,14 @@ void linear_attention(OPERANDS)
                 read += read_by[s * COLUMNS + column];
             }
             written = beta[beta_at + (ulong)token * s_steps.s5 + (ulong)head * s_steps.s6] * (written - read);
-        } else {
-            // The results of the token before are read.
-            barrier(CLK_LOCAL_MEM_FENCE);
         }
         float result = 0.0f;
         UNROLLED for (uint i = 0; i < ROWS; ++i) {
-            const uint key = i * SLICES + slice;
-            if (key < KEYS) {
-                state[i] += key_scale * k[KEY_AT(token, key)] * written;
-                result += query_scale * q[QUERY_AT(token, key)] * state[i];
-            }
+            state[i] += keys[i * SLICES + slice] * written;
+            result += queries[i * SLICES + slice] * state[i];
         }
         results[lane] = result;
+        // Keys and queries are read, and results are written.
         barrier(CLK_LOCAL_MEM_FENCE);
         if (slice == 0 && is_inside) {
             result = 0.0f;

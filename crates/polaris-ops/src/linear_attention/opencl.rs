@@ -104,7 +104,7 @@ pub fn supports(
         && inputs.iter().chain([&output]).all(is_near)
         && match kernel {
             Kernel::Grouped => {
-                let local = 2 * config.work_group * size_of::<f32>();
+                let local = 5 * config.work_group * size_of::<f32>();
                 sizes.keys > 0
                     && config.work_group >= COLUMNS
                     && config.rows <= MOST_ROWS
