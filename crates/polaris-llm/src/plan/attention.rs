@@ -131,7 +131,7 @@ impl Decoder<'_> {
     }
 
     /// Queries or keys head by head: `[tokens, heads, size]`.
-    fn by_head(&mut self, x: Value, size: usize) -> Result<Value> {
+    fn in_heads(&mut self, x: Value, size: usize) -> Result<Value> {
         match self.build.dims(x).len() {
             2 => self.build.split_last(x, size),
             _ => Ok(x),
@@ -154,7 +154,7 @@ impl Decoder<'_> {
         };
         let is_after = architecture.head_norm == HeadNorm::RmsAfterRotation;
         if is_after {
-            let x = self.by_head(x, size)?;
+            let x = self.in_heads(x, size)?;
             let x = self.rotate(scope, x)?;
             return self.head_norm(scope, kind, x, heads, norm);
         }
@@ -163,7 +163,7 @@ impl Decoder<'_> {
             .iter()
             .all(|name| self.weights.has(&scope.name(name)));
         if !has_pair && !is_after {
-            let x = self.by_head(x, size)?;
+            let x = self.in_heads(x, size)?;
             return self.rotate_and_norm(scope, x);
         }
         let name = scope.name(norm);
@@ -178,7 +178,7 @@ impl Decoder<'_> {
                 self.build.split_last(whole, size)?
             }
             _ => {
-                let x = self.by_head(x, size)?;
+                let x = self.in_heads(x, size)?;
                 self.head_norm(scope, kind, x, heads, norm)?
             }
         };
