@@ -192,7 +192,7 @@ impl Decoder<'_> {
 
     /// Rows of the last axis divided by the root of their mean square. Their length is then the root of their number; the
     /// epsilon is for rows that are zero.
-    fn to_sphere(&mut self, label: &str, x: Value) -> Result<Value> {
+    fn unit_rows(&mut self, label: &str, x: Value) -> Result<Value> {
         let dims = self.build.dims(x).to_vec();
         let length = dims.last().copied().unwrap_or(1) as f64;
         let epsilon = self.config.epsilon * self.config.epsilon / length;
@@ -217,7 +217,7 @@ impl Decoder<'_> {
         let mixed = self.convolve(scope, recurrence, mixed, "ssm_conv1d", true)?;
         let both = self.build.slice(mixed, 1, 0..2 * groups * keys)?;
         let both = self.build.split_last(both, keys)?;
-        let both = self.to_sphere("head_norm", both)?;
+        let both = self.unit_rows("head_norm", both)?;
         let q = self.build.slice(both, 1, 0..groups)?;
         let k = self.build.slice(both, 1, groups..2 * groups)?;
         let v = self.build.slice(mixed, 1, 2 * groups * keys..channels)?;
