@@ -42,5 +42,5 @@ pub use clock::DateTime;
 pub use conversation::Conversation;
 pub use error::{Error, Result};
 pub use message::Message;
-pub use template::{CHATML, Template, new_text};
+pub use template::{CHATML, Rendered, Template, new_text};
 pub use value::Value;

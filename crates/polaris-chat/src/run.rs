@@ -3,6 +3,7 @@
 mod access;
 mod arguments;
 mod calls;
+mod content;
 mod expressions;
 mod filters;
 mod format;

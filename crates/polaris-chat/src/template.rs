@@ -1,5 +1,7 @@
 //! Templates: parsing, and rendering within limits.
 
+use std::ops::Range;
+
 use crate::clock::DateTime;
 use crate::conversation::Conversation;
 use crate::error::{Error, Result};
@@ -39,6 +41,17 @@ pub const CHATML: &str = "\
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}
 ";
 
+/// The text of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The text.
+    pub text: String,
+    /// The bytes of it that come from the conversation: what users, tools and the model have said. Where the texts of
+    /// special tokens are among these, they are text; the template writes the tokens. Ranges in order, apart from each
+    /// other.
+    pub content: Vec<Range<usize>>,
+}
+
 /// A chat template, parsed.
 ///
 /// Templates come with models from anywhere, so they may be hostile. A template is a program of a small language
@@ -63,10 +76,21 @@ impl Template {
 
     /// The text of a conversation.
     ///
+    /// # Errors
+    /// As for [`Template::render_marked`].
+    pub fn render(&self, conversation: &Conversation) -> Result<String> {
+        Ok(self.render_marked(conversation)?.text)
+    }
+
+    /// The text of a conversation, with what of it is content.
+    ///
     /// The arguments of tool calls are maps for the template and absent content is `none`, as in Hugging Face
     /// Transformers. Some templates add them to text, which fails: then the conversation is rendered once more with
     /// arguments as JSON text, with empty content, or with both.
-    pub fn render(&self, conversation: &Conversation) -> Result<String> {
+    ///
+    /// # Errors
+    /// If the template refuses the conversation, fails, or exceeds a limit.
+    pub fn render_marked(&self, conversation: &Conversation) -> Result<Rendered> {
         let error = match self.render_once(conversation) {
             Err(error @ (Error::Render { .. } | Error::Refused { .. })) => error,
             result => return result,
@@ -74,7 +98,7 @@ impl Template {
         conversation.other_forms().find_map(|form| self.render_once(&form).ok()).ok_or(error)
     }
 
-    fn render_once(&self, conversation: &Conversation) -> Result<String> {
+    fn render_once(&self, conversation: &Conversation) -> Result<Rendered> {
         let variables = conversation.all_variables();
         let size: usize = variables.iter().map(|(name, value)| name.len() + value.size()).sum();
         let limits = Limits {
@@ -83,7 +107,8 @@ impl Template {
             output: OUTPUT.saturating_add(size.saturating_mul(OUTPUT_PER_BYTE)),
         };
         let variables = variables.iter().map(|(name, value)| (name.as_str(), value));
-        run::render(&self.program, variables, conversation.now, limits)
+        let (text, content) = run::render(&self.program, variables, conversation.now, limits)?;
+        Ok(Rendered { text, content: content.into_ranges() })
     }
 
     /// The text that the template writes behind an answer, such as `<|im_end|>`, up to whitespace: where a model writes

@@ -1,37 +1,13 @@
 //! Templates that mean harm, and 2,000 damaged ones: they end with a text or an error, within memory and stack that do
 //! not depend on them. A binary of its own, since it counts what the process allocates.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../polaris-core/tests/counting/mod.rs"]
+mod counting;
+
 use std::time::{Duration, Instant};
 
 use polaris_chat::{CHATML, Conversation, DateTime, Error, Message, Result, Template, Value};
 use polaris_core::random::SplitMix64;
-
-/// Counts what is allocated, at most at once.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// What a template of this size may make the process allocate: the limit of its values is 16 MiB, and a value that is
 /// being made counts when it is finished. The tree of a template and its tokens take some bytes for each of its own.
@@ -44,12 +20,11 @@ const STACK: usize = 1 << 20;
 
 /// Parses and renders, and gives the result with the most bytes that were allocated at once.
 fn measured(source: &str, conversation: &Conversation) -> (Result<String>, usize, Duration) {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
     let start = Instant::now();
-    let result = Template::parse(source).and_then(|template| template.render(conversation));
-    let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
-    (result, peak, start.elapsed())
+    let (result, allocated) = counting::measured(|| {
+        Template::parse(source).and_then(|template| template.render(conversation))
+    });
+    (result, allocated.peak, start.elapsed())
 }
 
 fn conversation() -> Conversation {

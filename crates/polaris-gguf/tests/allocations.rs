@@ -1,47 +1,16 @@
 //! Damaged files: read without a panic, a hang, or more memory than the file has bytes. A binary of its own, since it
 //! counts what the process allocates.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../polaris-core/tests/counting/mod.rs"]
+mod counting;
+
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use counting::measured;
 use polaris_core::random::SplitMix64;
 use polaris_gguf::Gguf;
-
-/// Counts what is allocated, at most at once.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The result of `work` and the most bytes it had allocated at once.
-fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let result = work();
-    (result, PEAK.load(Ordering::Relaxed).saturating_sub(before))
-}
 
 fn below(random: &mut SplitMix64, end: usize) -> usize {
     (random.bits() % end.max(1) as u64) as usize
@@ -106,7 +75,8 @@ fn damaged_files_are_read_or_refused() {
         let size = file.len();
         let bytes = Bytes::from(file);
         let start = Instant::now();
-        let (parsed, peak) = measured(|| Gguf::from_bytes(bytes.clone()).map(drop));
+        let (parsed, allocated) = measured(|| Gguf::from_bytes(bytes.clone()).map(drop));
+        let peak = allocated.peak;
         slowest = slowest.max(start.elapsed());
         assert!(peak <= allowed(size), "seed {seed}: {peak} bytes for a file of {size}");
         assert_eq!(read_all(bytes), parsed.is_ok(), "seed {seed}");
@@ -150,7 +120,8 @@ fn floods_stay_within_the_size_of_the_file() {
     for (what, file) in [("pairs", pairs), ("tensors", tensors), ("strings", strings)] {
         let size = file.len();
         let start = Instant::now();
-        let (parsed, peak) = measured(|| Gguf::from_bytes(file.into()));
+        let (parsed, allocated) = measured(|| Gguf::from_bytes(file.into()));
+        let peak = allocated.peak;
         println!("{COUNT} {what}: {size} bytes, {peak} allocated, {:?}", start.elapsed());
         assert!(parsed.is_ok(), "{what}: {:?}", parsed.map(drop));
         assert!(peak <= allowed(size) && peak <= size, "{what}: {peak} bytes for a file of {size}");

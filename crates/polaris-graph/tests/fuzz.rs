@@ -3,11 +3,11 @@
 //! `POLARIS_FUZZ_FILES` says how many (2,000 if it does not), `POLARIS_FUZZ_SEED` which ones. Besides some
 //! models made here, those of ONNX' test data are damaged, where they are.
 
+#[path = "../../polaris-core/tests/counting/mod.rs"]
+mod counting;
 mod models;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,43 +19,6 @@ use polaris_onnx::{
 };
 use polaris_runtime::{Runtime, RuntimeOptions};
 use prost::Message;
-
-/// Counts what is allocated: the most of it at once, and the largest piece.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// What `work` allocates at most at once beside what is there, and its largest piece.
-fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    LARGEST.store(0, Ordering::Relaxed);
-    let result = work();
-    let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
-    (result, peak, LARGEST.load(Ordering::Relaxed))
-}
 
 struct Random(SplitMix64);
 
@@ -215,7 +178,9 @@ fn damaged_files_are_survived() {
         let start = Instant::now();
         *GIVE_UP.lock().unwrap() = Some(start + Duration::from_secs(5));
         let work = || {
-            let (model, all, largest) = measured(|| Model::from_bytes(file, &NoExternalData));
+            let (model, allocated) =
+                counting::measured(|| Model::from_bytes(file, &NoExternalData));
+            let (all, largest) = (allocated.peak, allocated.largest);
             // The shortest list of messages takes some kilobytes.
             assert!(
                 largest <= 4 * size + (32 << 10),

@@ -86,6 +86,19 @@ impl Chat {
         Ok(self.template.render(&self.conversation)?)
     }
 
+    /// The tokens of the conversation as the model is given them. The template's special tokens are tokens; what was said
+    /// is text, whatever it looks like.
+    ///
+    /// # Errors
+    /// If the template refuses the conversation, or the vocabulary has no token for a part of it.
+    pub fn prompt_tokens(&self) -> Result<Vec<u32>> {
+        let tokenizer = self.engine.model().require_tokenizer()?;
+        let rendered = self.template.render_marked(&self.conversation)?;
+        let encoded = tokenizer.encode_prompt(&rendered.text, &rendered.content)?;
+        let starts = encoded.starts_with(tokenizer.begin());
+        Ok(if starts { encoded } else { [tokenizer.begin(), &encoded].concat() })
+    }
+
     /// Says something and returns the answer, which `on_text` is given while it is written. What was stopped stays in
     /// the conversation as far as it went; after an error the conversation is as before.
     ///
@@ -115,18 +128,15 @@ impl Chat {
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Generated> {
-        let prompt = self.prompt()?;
-        let model = self.engine.model().clone();
-        let tokenizer = model.require_tokenizer()?;
-        let encoded = tokenizer.encode(&prompt, Special::Parse)?;
-        let starts = encoded.starts_with(tokenizer.begin());
-        let tokens = if starts { encoded } else { [tokenizer.begin(), &encoded].concat() };
+        let tokens = self.prompt_tokens()?;
         if tokens.len() >= self.engine.context() {
             return Err(Error::ContextFull {
                 tokens: tokens.len() + 1,
                 context: self.engine.context(),
             });
         }
+        let model = self.engine.model().clone();
+        let tokenizer = model.require_tokenizer()?;
         let mut options = options.clone();
         if let Some(end) = &self.end_of_turn {
             // A single token may be one that is not shown, so that its text is never seen.

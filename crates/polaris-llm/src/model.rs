@@ -38,7 +38,7 @@ pub struct LoadOptions {
 }
 
 impl Model {
-    /// Opens a GGUF file on a device.
+    /// Opens a GGUF file or a folder of Hugging Face on a device, as [`Source::open`] does.
     ///
     /// # Errors
     /// If the file is not valid, its architecture is not supported, or there is no room.
@@ -61,14 +61,12 @@ impl Model {
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
         let vocabulary = vocabulary(&config, &weights)?;
         crate::recurrence::check(&config, &weights)?;
+        check_cache(&config, &weights)?;
         let context = crate::engine::context(&config, options.context);
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
         let layers = config.layers.len();
         weights.ignore(|name| is_ignorable(name, layers));
-        let tokenizer = match source.metadata.get::<&str>("tokenizer.ggml.model")? {
-            None | Some("no_vocab" | "none") => None,
-            Some(_) => Some(Tokenizer::from_gguf(&source.metadata)?),
-        };
+        let tokenizer = source.tokenizer()?;
         let text = |key: &str| -> Result<Option<String>> {
             Ok(source.metadata.get::<&str>(key)?.map(str::to_owned))
         };
@@ -164,6 +162,29 @@ fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
         rows("position_embd.weight", None)?;
     }
     Ok(count)
+}
+
+/// Keys and values are made by matrices of a row for each, so a layer has as many elements at least. The cache is made
+/// before its matrices are looked at, and must not be larger because the metadata say so.
+fn check_cache(config: &Config, weights: &Weights) -> Result<()> {
+    let mut elements = vec![0usize; config.layers.len()];
+    for (name, count) in weights.elements() {
+        let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+        if let Some(sum) = layer.and_then(|layer: usize| elements.get_mut(layer)) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+    for (number, (layer, elements)) in config.layers.iter().zip(elements).enumerate() {
+        let cached =
+            layer.key_size.saturating_add(layer.value_size).saturating_mul(layer.key_heads);
+        if cached.saturating_mul(config.width) > elements {
+            return Err(Error::model(format!(
+                "layer {number} has {cached} keys and values for a token of {} elements, and tensors of {elements} elements in all",
+                config.width
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Sizes of rotary embeddings that the metadata leave to the heads, and divisors of frequencies from tensors.

@@ -7,6 +7,7 @@ use tokenizers::Tokenizer as Inner;
 
 use crate::alphabet;
 use crate::library::{guarded, probe, read_json};
+use crate::specials::{Specials, Strip};
 use crate::spm;
 use crate::stops;
 use crate::tokenizer::{Model, Parts};
@@ -154,7 +155,8 @@ fn parts(json: &[u8], configs: &Configs) -> Result<Parts> {
         first.and_then(|id| vocabulary.piece(id)).is_some_and(|piece| piece.starts_with(b" "));
     let space_prefix = spelled != Spelling::ByteLevel && is_prefixed;
     let model = Model::Library(Box::new(library));
-    Ok(Parts { vocabulary, model, bos, eos, begin, end, stops, space_prefix })
+    let specials = Specials::new(&vocabulary, |_| Strip::default());
+    Ok(Parts { vocabulary, specials, model, bos, eos, begin, end, stops, space_prefix })
 }
 
 type Settled = (Vocabulary, std::collections::BTreeSet<u32>, Option<u32>, Option<u32>);

@@ -10,7 +10,7 @@ use crate::pre::{self, Pre};
 use crate::specials::{Specials, Strip};
 use crate::spm::{self, Spm};
 use crate::stops;
-use crate::tokenizer::{Model, Parts, Searched, Words};
+use crate::tokenizer::{Model, Parts, Words};
 use crate::vocabulary::{Kind, LONGEST, Token, Vocabulary, byte_of};
 use crate::wordpiece::WordPiece;
 use crate::{Error, Result};
@@ -167,10 +167,7 @@ pub(crate) fn read(metadata: &Metadata) -> Result<Parts> {
     let vocabulary = Vocabulary::new(tokens.into_iter())?;
 
     let strip = strips(metadata, name, &texts)?;
-    let specials = Searched {
-        parse: Specials::new(&vocabulary, |_| true, &strip),
-        plain: Specials::new(&vocabulary, |kind| kind == Kind::UserDefined, &strip),
-    };
+    let specials = Specials::new(&vocabulary, strip);
     let find = |text: &[u8]| texts.find(text);
     let flag = |name: &str| metadata.get::<bool>(&key(name));
     let add_bos = flag("add_bos_token")?;
@@ -202,7 +199,8 @@ pub(crate) fn read(metadata: &Metadata) -> Result<Parts> {
     let begin = bos.filter(|_| add_bos);
     Ok(Parts {
         vocabulary,
-        model: Model::Own { words, specials },
+        specials,
+        model: Model::Own(words),
         bos,
         eos,
         begin: begin.into_iter().collect(),

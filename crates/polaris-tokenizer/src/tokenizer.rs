@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ impl fmt::Debug for Tokenizer {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub vocabulary: Vocabulary,
+    pub specials: Specials,
     pub model: Model,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
@@ -56,7 +58,7 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) enum Model {
     /// By this crate: special tokens are cut out, and the rest is encoded.
-    Own { words: Words, specials: Searched },
+    Own(Words),
     /// By the `tokenizers` crate, which does all of it.
     Library(Box<Library>),
 }
@@ -67,22 +69,6 @@ pub(crate) enum Words {
     Bpe(Bpe),
     Spm(Spm),
     WordPiece(WordPiece),
-}
-
-/// Special tokens by what was asked for.
-#[derive(Debug)]
-pub(crate) struct Searched {
-    pub parse: Specials,
-    pub plain: Specials,
-}
-
-impl Searched {
-    fn of(&self, special: Special) -> &Specials {
-        match special {
-            Special::Parse => &self.parse,
-            Special::Plain => &self.plain,
-        }
-    }
 }
 
 /// The longest text of one call; positions have 32 bits.
@@ -122,19 +108,31 @@ impl Tokenizer {
     /// # Errors
     /// If the text is longer than 1 GiB, or the vocabulary has no token for a part of it.
     pub fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>> {
+        let all = [Range { start: 0, end: text.len() }];
+        self.encode_prompt(text, if special == Special::Plain { &all } else { &[] })
+    }
+
+    /// The tokens of a prompt of which parts are plain text: what users wrote, in text that a chat template made of it.
+    /// Special tokens are those of [`Special::Parse`], except where their texts are in such a part or reach into one.
+    /// If there are none, the tokens are the same as without these parts. `plain`: ranges of bytes in order, apart from
+    /// each other.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    pub fn encode_prompt(&self, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
         if text.len() > LONGEST_TEXT {
             return Err(Error::TooLong { bytes: text.len(), limit: LONGEST_TEXT });
         }
         let parts = &*self.0;
-        let (words, specials) = match &parts.model {
-            Model::Library(library) => return library.encode(text, special),
-            Model::Own { words, specials } => (words, specials.of(special)),
+        let words = match &parts.model {
+            Model::Library(library) => return self.encode_by(library, text, plain),
+            Model::Own(words) => words,
         };
         let vocabulary = &parts.vocabulary;
         let mut merger = Merger::default();
         let mut out = Vec::with_capacity(text.len() / 4 + 1);
         let mut begins = true;
-        specials.split(text, |part| {
+        parts.specials.split(text, plain, |part| {
             let text = match part {
                 Fragment::Token(id) => {
                     out.push(id);
@@ -157,6 +155,34 @@ impl Tokenizer {
             begins = false;
             Ok(())
         })?;
+        Ok(out)
+    }
+
+    /// With the `tokenizers` crate, which treats all of a text alike. Where that gives other special tokens than wanted,
+    /// the text is cut at those that are, and what is between them is encoded by itself.
+    fn encode_by(&self, library: &Library, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
+        let tokens = |plain: &[Range<usize>]| {
+            let mut found = Vec::new();
+            self.0.specials.split(text, plain, |part| {
+                found.push(part);
+                Ok(())
+            })?;
+            Ok::<_, Error>(found)
+        };
+        if matches!(plain, [all] if *all == (0..text.len())) {
+            return library.encode(text, Special::Plain);
+        }
+        let wanted = tokens(plain)?;
+        if plain.is_empty() || wanted == tokens(&[])? {
+            return library.encode(text, Special::Parse);
+        }
+        let mut out = Vec::new();
+        for part in wanted {
+            match part {
+                Fragment::Token(id) => out.push(id),
+                Fragment::Text(text) => out.extend(library.encode(text, Special::Plain)?),
+            }
+        }
         Ok(out)
     }
 

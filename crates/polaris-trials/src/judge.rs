@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::process::{Call, Ended};
+use crate::process::{Call, Ended, Output};
 
 /// Something that must not happen.
 #[derive(Debug, Clone, Serialize)]
@@ -25,7 +25,7 @@ pub enum Kind {
     ExitCode,
     /// A temporary file after the process ended by itself.
     Leftover,
-    /// `--json`, and stdout is not one JSON document.
+    /// `--json`, and stdout is not one JSON document (of a chat: several).
     Json,
     /// It failed without a message.
     Silence,
@@ -89,15 +89,26 @@ pub fn judge(call: &Call, ended: &Ended, folder: &Path) -> Vec<Fault> {
         add(Kind::ControlCharacters, format!("{command}: {}", masked(&first)), format!("{line:?}"));
     }
     let json = call.arguments.iter().any(|argument| argument == "--json");
+    if call.output != Output::Read {
+        return faults;
+    }
     if json {
-        let parsed = serde_json::from_slice::<serde_json::Value>(&ended.stdout);
+        // A chat prints a document for each answer.
+        let documents = serde_json::Deserializer::from_slice(&ended.stdout);
+        let parsed = documents.into_iter::<serde_json::Value>().collect::<Result<Vec<_>, _>>();
+        let parsed = match (command.as_str(), parsed) {
+            ("chat", Ok(_)) => Ok(()),
+            (_, Ok(documents)) if documents.len() == 1 => Ok(()),
+            (_, Ok(documents)) => Err(format!("{} documents", documents.len())),
+            (_, Err(error)) => Err(error.to_string()),
+        };
         if let Err(error) = parsed
             && code != 2
         {
             let detail = format!("{error}: {}", tail(&String::from_utf8_lossy(&ended.stdout)));
             add(Kind::Json, format!("{command}: {code}"), detail);
         }
-    } else if command != "generate" {
+    } else if !matches!(command.as_str(), "generate" | "chat") {
         let stdout = String::from_utf8_lossy(&ended.stdout);
         if let Some(line) = stdout.lines().find(|line| has_control(line)) {
             add(Kind::ControlCharacters, format!("{command}: stdout"), format!("{line:?}"));

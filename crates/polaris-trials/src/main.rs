@@ -5,11 +5,15 @@
 #[cfg(unix)]
 mod damage;
 #[cfg(unix)]
+mod decoders;
+#[cfg(unix)]
 mod families;
 #[cfg(unix)]
 mod fixtures;
 #[cfg(unix)]
 mod formats;
+#[cfg(unix)]
+mod gguf;
 #[cfg(unix)]
 mod json_damage;
 #[cfg(unix)]

@@ -4,6 +4,7 @@
 //! kept trial is a shell script of the same lines.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -62,6 +63,20 @@ pub struct Call {
     pub limits: Limits,
     /// A signal to send, by its name.
     pub signal: Option<(&'static str, Moment)>,
+    /// The file that is its stdin; otherwise that is empty.
+    pub input: Option<PathBuf>,
+    pub output: Output,
+}
+
+/// Where stdout goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// To the harness, which reads it.
+    Read,
+    /// To a device without room.
+    Full,
+    /// To a pipe that nobody reads.
+    Closed,
 }
 
 impl Call {
@@ -71,6 +86,8 @@ impl Call {
             environment: Vec::new(),
             limits: Limits::default(),
             signal: None,
+            input: None,
+            output: Output::Read,
         }
     }
 
@@ -136,7 +153,17 @@ pub fn run(
     command.arg("-c").arg(format!("{}; exec \"$0\" \"$@\"", call.limits.shell()));
     command.arg(program).args(&call.arguments).current_dir(folder);
     command.env_clear().envs(call.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let stdin = match &call.input {
+        Some(path) => File::open(path).with_context(|| path.display().to_string())?.into(),
+        None => Stdio::null(),
+    };
+    let stdout = match call.output {
+        Output::Read => Stdio::piped(),
+        Output::Full => File::options().write(true).open("/dev/full")?.into(),
+        // The other end is dropped at once.
+        Output::Closed => std::io::pipe()?.1.into(),
+    };
+    command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).process_group(0);
     if let Some(uid) = uid {
         command.uid(uid).gid(uid);
     }

@@ -25,7 +25,7 @@ const NOBODY: u32 = 65534;
 #[derive(Debug, Parser)]
 #[command(
     name = "polaris-trials",
-    after_help = "Families: bytes, fields, graphs, training, kills, special, limits, embed.
+    after_help = "Families: bytes, fields, graphs, training, kills, special, limits, embed, gguf, templates.
 Exit codes: 0 no fault, 1 faults, 2 wrong usage, 3 the trials could not be made."
 )]
 struct Arguments {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::fixtures::Fixtures;
 use crate::judge::{self, Fault, Kind};
-use crate::process::{self, Call, Ended, Patience};
+use crate::process::{self, Call, Ended, Output, Patience};
 use crate::random::Random;
 use crate::reference::Reference;
 
@@ -227,6 +227,14 @@ fn shell_line(call: &Call) -> String {
     for argument in &call.arguments {
         line.push(' ');
         line.push_str(&quoted(argument));
+    }
+    if let Some(path) = &call.input {
+        line.push_str(&format!(" < {}", quoted(path.as_os_str())));
+    }
+    match call.output {
+        Output::Read => {}
+        Output::Full => line.push_str(" > /dev/full"),
+        Output::Closed => line.push_str(" | :"),
     }
     line.push(')');
     if let Some((name, moment)) = &call.signal {

@@ -38,8 +38,8 @@ pub(super) fn item(heap: &Heap, value: &Object, key: &Object) -> Result<Object> 
         Object::Text(text) => {
             heap.work(text.len())?;
             let at = index(key, text.chars().count());
-            let character = at.and_then(|at| text.chars().nth(at));
-            character.map(|c| heap.marked(&*c.encode_utf8(&mut [0; 4]), text.markup)).transpose()?
+            let character = at.and_then(|at| text.char_indices().nth(at));
+            character.map(|(at, c)| heap.part(&text[at..at + c.len_utf8()], text)).transpose()?
         }
         _ => None,
     };
@@ -126,13 +126,13 @@ pub(super) fn slice(heap: &Heap, value: &Object, bounds: [Option<Object>; 3]) ->
             let (first, last) = (places.start as usize, places.end as usize);
             let from = |at: usize| text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
             let (first, last) = (from(first), from(last));
-            heap.marked(&text[first..last.max(first)], text.markup)
+            heap.part(&text[first..last.max(first)], text)
         }
         Object::Text(text) => {
             heap.room(text.len().saturating_mul(4))?;
             let characters: Vec<char> = text.chars().collect();
             let picked: String = places.map(|at| characters[at]).collect();
-            heap.marked(picked, text.markup)
+            heap.derived(picked, text)
         }
         Object::List(list) => {
             heap.room_for_items(length)?;

@@ -1,6 +1,6 @@
 //! The arguments of a call of a filter, test, method or function.
 
-use super::object::Object;
+use super::object::{Object, Text};
 use crate::error::{Error, Result, shown};
 
 #[derive(Debug, Default)]
@@ -45,6 +45,11 @@ impl Arguments {
 
 /// An argument that has to be text.
 pub(super) fn text<'o>(value: &'o Option<Object>, name: &str) -> Result<&'o str> {
+    text_object(value, name).map(|text| &*text.text)
+}
+
+/// An argument that has to be text, with what of it is content.
+pub(super) fn text_object<'o>(value: &'o Option<Object>, name: &str) -> Result<&'o Text> {
     match value {
         Some(Object::Text(text)) => Ok(text),
         Some(other) => {

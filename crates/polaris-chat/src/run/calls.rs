@@ -65,7 +65,8 @@ impl Interpreter<'_> {
                 if definition.uses_kwargs {
                     let mut entries = Vec::with_capacity(named.len());
                     for (name, value) in named.drain(..) {
-                        entries.push((this.heap.text(name)?, value));
+                        // They may come from a map of the conversation.
+                        entries.push((this.heap.content(name)?, value));
                     }
                     let kwargs = this.heap.map(entries)?;
                     this.define("kwargs", kwargs);
@@ -121,7 +122,7 @@ impl Interpreter<'_> {
                 let [pattern] = arguments.take(["format"])?;
                 match (pattern, self.now) {
                     (Some(Object::Text(pattern)), Some(now)) => {
-                        self.heap.text(now.format(&pattern)?)
+                        self.heap.derived(now.format(&pattern)?, &pattern)
                     }
                     _ => Err(Error::render("strftime_now needs a pattern such as `%Y-%m-%d`")),
                 }
@@ -159,7 +160,8 @@ impl Interpreter<'_> {
             }
         }
         for (name, value) in named {
-            let name = self.heap.text(name)?;
+            // It may come from a map of the conversation.
+            let name = self.heap.content(name)?;
             operators::insert(&self.heap, &mut entries, name, value)?;
         }
         Ok(entries)

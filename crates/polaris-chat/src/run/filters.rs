@@ -1,10 +1,12 @@
 //! Filters of single values. Those of sequences are in `sequences`.
 
+use std::rc::Rc;
+
 use super::arguments::{Arguments, integer, size, text};
 use super::heap::{Buffer, Heap};
 use super::interpreter::Interpreter;
 use super::numbers::Number;
-use super::object::{Kind, Object};
+use super::object::{Kind, Object, Text};
 use super::{access, format, is_space, json, methods, operators, show, strings};
 use crate::error::{Error, Result, shown};
 
@@ -77,51 +79,54 @@ impl Interpreter<'_> {
             }
             "string" => {
                 arguments.none()?;
-                as_text(heap, value)
+                as_text(heap, &value).map(Object::Text)
             }
             "safe" => {
                 arguments.none()?;
-                let text = show::to_text(&value, heap)?;
-                heap.marked(text, true)
+                let mut buffer = heap.buffer();
+                show::write(&value, heap, &mut buffer)?;
+                buffer.into_marked(heap, true)
             }
             "escape" | "e" => {
                 arguments.none()?;
                 if matches!(&value, Object::Text(text) if text.markup) {
                     return Ok(value);
                 }
-                let mut buffer = heap.buffer();
-                escape_into(&show::to_text(&value, heap)?, &mut buffer)?;
-                heap.marked(buffer.finish(), true)
+                let (mut buffer, text) = (heap.buffer(), as_text(heap, &value)?);
+                escape_into(&text, &mut buffer)?;
+                buffer.into_marked(heap, true)
             }
             "upper" | "lower" | "capitalize" => {
-                let text = as_text(heap, value)?;
+                let text = Object::Text(as_text(heap, &value)?);
                 let method = NAMES.iter().find(|known| **known == name).copied().unwrap_or("upper");
                 methods::call(heap, &text, method, arguments)
             }
             "trim" => {
-                let text = as_text(heap, value)?;
+                let text = Object::Text(as_text(heap, &value)?);
                 let [characters] = arguments.take(["chars"])?;
                 let positional = Vec::from_iter(characters);
                 methods::call(heap, &text, "strip", Arguments { positional, named: Vec::new() })
             }
             "replace" => {
                 let [old, new, count] = arguments.take(["old", "new", "count"])?;
-                let subject = show::to_text(&value, heap)?;
+                let subject = as_text(heap, &value)?;
                 let part = |value: Option<Object>| match value {
-                    Some(value) => show::to_text(&value, heap),
+                    Some(value) => as_text(heap, &value),
                     None => Err(Error::render("`replace` needs a text and its replacement")),
                 };
                 let count = count.filter(|count| !matches!(count, Object::None));
                 let count = integer(&count, "count", -1)?;
-                strings::replace(heap, &subject, &part(old)?, &part(new)?, count)
+                let (old, new) = (part(old)?, part(new)?);
+                strings::replace(heap, &subject, &old, &new, count)
             }
             "title" => {
                 arguments.none()?;
-                title(heap, &show::to_text(&value, heap)?)
+                let text = as_text(heap, &value)?;
+                title(heap, &text)
             }
             "indent" => indent(heap, &value, arguments),
             "format" => {
-                let pattern = show::to_text(&value, heap)?;
+                let pattern = as_text(heap, &value)?;
                 if !arguments.named.is_empty() {
                     return Err(Error::render("`format` accepts no named arguments"));
                 }
@@ -169,30 +174,35 @@ impl Interpreter<'_> {
 }
 
 /// The value as text; text stays as it is.
-pub(super) fn as_text(heap: &Heap, value: Object) -> Result<Object> {
-    match value {
-        Object::Text(_) => Ok(value),
-        other => heap.text(show::to_text(&other, heap)?),
+pub(super) fn as_text(heap: &Heap, value: &Object) -> Result<Rc<Text>> {
+    if let Object::Text(text) = value {
+        return Ok(text.clone());
+    }
+    let mut buffer = heap.buffer();
+    show::write(value, heap, &mut buffer)?;
+    match buffer.into_object(heap)? {
+        Object::Text(text) => Ok(text),
+        _ => unreachable!("the text of a buffer should be text"),
     }
 }
 
 /// Writes text with the characters of HTML escaped.
-pub(super) fn escape_into(text: &str, buffer: &mut Buffer) -> Result<()> {
-    for character in text.chars() {
+pub(super) fn escape_into(text: &Text, buffer: &mut Buffer) -> Result<()> {
+    for (at, character) in text.char_indices() {
         match character {
             '&' => buffer.push_str("&amp;")?,
             '<' => buffer.push_str("&lt;")?,
             '>' => buffer.push_str("&gt;")?,
             '\'' => buffer.push_str("&#39;")?,
             '"' => buffer.push_str("&#34;")?,
-            other => buffer.push(other)?,
+            other => buffer.push_part(&text[at..at + other.len_utf8()], text)?,
         }
     }
     Ok(())
 }
 
 /// Upper case after whitespace, dashes and opening brackets, lower case elsewhere.
-fn title(heap: &Heap, text: &str) -> Result<Object> {
+fn title(heap: &Heap, text: &Text) -> Result<Object> {
     let mut buffer = heap.buffer();
     let mut starts = true;
     for character in text.chars() {
@@ -204,6 +214,9 @@ fn title(heap: &Heap, text: &str) -> Result<Object> {
         }
         starts = separator;
     }
+    if text.has_content() {
+        buffer.mark(0)?;
+    }
     buffer.into_object(heap)
 }
 
@@ -211,7 +224,7 @@ fn indent(heap: &Heap, value: &Object, arguments: Arguments) -> Result<Object> {
     let [width, first, blank] = arguments.take(["width", "first", "blank"])?;
     let mut indentation = heap.buffer();
     match &width {
-        Some(Object::Text(text)) => indentation.push_str(text)?,
+        Some(Object::Text(text)) => indentation.push_text(text)?,
         width => indentation.fill(' ', size(integer(width, "width", 4)?))?,
     }
     let truth = |value: Option<Object>| value.is_some_and(|value| value.truth());
@@ -219,19 +232,26 @@ fn indent(heap: &Heap, value: &Object, arguments: Arguments) -> Result<Object> {
     let Object::Text(text) = value else {
         return Err(Error::render(format!("`indent` indents strings, not {}", value.name())));
     };
+    let Object::Text(indentation) = indentation.into_object(heap)? else {
+        unreachable!("the text of a buffer should be text")
+    };
     heap.room(text.len())?;
-    let text = text.text.to_string() + "\n";
+    // The last line counts as one even where nothing is in it.
+    let ended = text.text.to_string() + "\n";
     let mut buffer = heap.buffer();
-    for (place, line) in strings::lines(&text).enumerate() {
-        let line = strings::without_end(line);
+    let mut at = 0;
+    for (place, whole) in strings::lines(&ended).enumerate() {
+        let line = strings::without_end(whole);
+        let line = &text[at..at + line.len()];
+        at += whole.len();
         if place > 0 {
             buffer.push('\n')?;
         }
         if (place == 0 && first) || (place > 0 && (blank || !line.is_empty())) {
-            heap.work(indentation.as_str().len())?;
-            buffer.push_str(indentation.as_str())?;
+            heap.work(indentation.len())?;
+            buffer.push_text(&indentation)?;
         }
-        buffer.push_str(line)?;
+        buffer.push_part(line, text)?;
     }
     buffer.into_object(heap)
 }

@@ -1,9 +1,10 @@
 //! Formatted text: `"{:>8}".format(x)` and `"%5.2f" % x`.
 
 use super::arguments::Arguments;
+use super::filters::as_text;
 use super::heap::{Buffer, Heap};
 use super::numbers::Number;
-use super::object::Object;
+use super::object::{Object, Text};
 use super::show;
 use crate::error::{Error, Result, shown};
 
@@ -89,13 +90,18 @@ impl Spec {
                 let why = format!("`{}` formats numbers, not {}", self.kind, value.name());
                 return Err(Error::render(why));
             }
+            if self.width == 0 && self.precision.is_none() {
+                return show::write(value, heap, buffer);
+            }
+            let start = buffer.len();
             let mut text = show::to_text(value, heap)?;
             if let Some(precision) = self.precision
                 && let Some((end, _)) = text.char_indices().nth(precision)
             {
                 text.truncate(end);
             }
-            return self.pad(heap, "", &text, '<', buffer);
+            self.pad(heap, "", &text, '<', buffer)?;
+            return if value.has_content() { buffer.mark(start) } else { Ok(()) };
         };
         let (negative, digits) = self.digits(number)?;
         let sign =
@@ -198,18 +204,18 @@ fn grouped(digits: &str, by: char) -> String {
 }
 
 /// `str.format`. Fields are numbers and names; attributes of them are not looked up.
-pub(super) fn braces(heap: &Heap, pattern: &str, arguments: &Arguments) -> Result<Object> {
+pub(super) fn braces(heap: &Heap, pattern: &Text, arguments: &Arguments) -> Result<Object> {
     let invalid = |why: &str| Error::render(format!("in the format `{}`: {why}", shown(pattern)));
     let mut buffer = heap.buffer();
     let mut next = 0;
-    let mut rest = pattern;
+    let mut rest: &str = pattern;
     while let Some(at) = rest.find(['{', '}']) {
         heap.step(1)?;
-        buffer.push_str(&rest[..at])?;
+        buffer.push_part(&rest[..at], pattern)?;
         let brace = &rest[at..at + 1];
         rest = &rest[at + 1..];
         if let Some(after) = rest.strip_prefix(brace) {
-            buffer.push_str(brace)?;
+            buffer.push_part(brace, pattern)?;
             rest = after;
             continue;
         }
@@ -234,12 +240,12 @@ pub(super) fn braces(heap: &Heap, pattern: &str, arguments: &Arguments) -> Resul
         let spec = Spec::parse(spec)?;
         match conversion {
             None => spec.write(heap, value, &mut buffer)?,
-            Some("s") => spec.write(heap, &heap.text(show::to_text(value, heap)?)?, &mut buffer)?,
+            Some("s") => spec.write(heap, &Object::Text(as_text(heap, value)?), &mut buffer)?,
             Some("r") => spec.write(heap, &repr(heap, value)?, &mut buffer)?,
             Some(_) => return Err(invalid("a conversion other than `!r` and `!s`")),
         }
     }
-    buffer.push_str(rest)?;
+    buffer.push_part(rest, pattern)?;
     buffer.into_object(heap)
 }
 
@@ -250,15 +256,15 @@ fn repr(heap: &Heap, value: &Object) -> Result<Object> {
 }
 
 /// The operator `%` of text, and the filter `format`.
-pub(super) fn percent(heap: &Heap, pattern: &str, values: &[Object]) -> Result<Object> {
+pub(super) fn percent(heap: &Heap, pattern: &Text, values: &[Object]) -> Result<Object> {
     let invalid = |why: &str| Error::render(format!("in the format `{}`: {why}", shown(pattern)));
     let mut buffer = heap.buffer();
     let mut next = values.iter();
     let mut named = false;
-    let mut rest = pattern;
+    let mut rest: &str = pattern;
     while let Some(at) = rest.find('%') {
         heap.step(1)?;
-        buffer.push_str(&rest[..at])?;
+        buffer.push_part(&rest[..at], pattern)?;
         rest = &rest[at + 1..];
         let name = match rest.strip_prefix('(') {
             None => None,
@@ -312,7 +318,7 @@ pub(super) fn percent(heap: &Heap, pattern: &str, values: &[Object]) -> Result<O
         }
         Spec { kind, ..spec }.write(heap, &value, &mut buffer)?;
     }
-    buffer.push_str(rest)?;
+    buffer.push_part(rest, pattern)?;
     let mapping = matches!(values, [Object::Map(_)]);
     if next.next().is_some() && !named && !mapping {
         return Err(invalid("not all values are used"));

@@ -2,8 +2,10 @@
 //! counted while they live, and what they cost is counted for good.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
+use super::content::{self, Content};
 use super::object::{Kind, List, Map, Object, Text};
 use crate::error::{Error, Result};
 use crate::value::Value;
@@ -25,8 +27,19 @@ const STEP: usize = 16;
 /// How deep lists and maps may nest: more than what `serde_json` reads, and little enough for recursion.
 pub(super) const MAX_NESTING: u32 = 140;
 
-/// What a value takes beside its contents: two reference counts, a vector, its charge, and the allocator's share.
-const OVERHEAD: usize = 96;
+/// What a value takes beside its contents: two reference counts, vectors, its charge, and the allocator's share.
+const OVERHEAD: usize = 128;
+
+/// Where a value of the conversation comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Its texts count as the template's.
+    Template,
+    /// A list of messages, or one: what they say is content.
+    Messages,
+    /// All of its texts are content.
+    Content,
+}
 
 #[derive(Debug)]
 struct Meter {
@@ -115,16 +128,39 @@ impl Heap {
         self.room(count.saturating_mul(size_of::<Object>()))
     }
 
+    /// Text of the template.
     pub fn text(&self, text: impl Into<Box<str>>) -> Result<Object> {
-        self.marked(text, false)
+        self.made(text.into(), false, Content::default())
     }
 
-    /// Text that may be marked as safe for HTML.
-    pub fn marked(&self, text: impl Into<Box<str>>, markup: bool) -> Result<Object> {
+    /// Text of the conversation.
+    pub fn content(&self, text: impl Into<Box<str>>) -> Result<Object> {
         let text = text.into();
+        let content = Content::all(text.len(), true);
+        self.made(text, false, content)
+    }
+
+    /// Text that was made of another one, whose bytes cannot be followed: all of it is content if some of the other is.
+    pub fn derived(&self, text: impl Into<Box<str>>, from: &Text) -> Result<Object> {
+        let text = text.into();
+        let content = Content::all(text.len(), from.has_content());
+        self.made(text, from.markup, content)
+    }
+
+    /// A part of another text.
+    pub fn part(&self, part: &str, of: &Text) -> Result<Object> {
+        let Some(place) = content::place(of, part) else { return self.derived(part, of) };
+        let mut content = Content::default();
+        of.content.within(place).for_each(|range| content.add(range));
+        self.made(part.into(), of.markup, content)
+    }
+
+    /// Text that may be marked as safe for HTML, and may have content.
+    fn made(&self, text: Box<str>, markup: bool, content: Content) -> Result<Object> {
         self.work(text.len())?;
-        let charge = self.hold(OVERHEAD + text.len())?;
-        Ok(Object::Text(Rc::new(Text { text, markup, _charge: charge })))
+        let ranges = content.ranges().saturating_sub(1) * size_of::<Range<usize>>();
+        let charge = self.hold(OVERHEAD + text.len() + ranges)?;
+        Ok(Object::Text(Rc::new(Text { text, markup, content, _charge: charge })))
     }
 
     pub fn list(&self, items: Vec<Object>) -> Result<Object> {
@@ -134,11 +170,13 @@ impl Heap {
     pub fn sequence(&self, items: Vec<Object>, kind: Kind) -> Result<Object> {
         self.step(items.len() / 4)?;
         let nesting = self.nesting(items.iter())?;
+        let has_content = items.iter().any(Object::has_content);
         let charge = self.hold(OVERHEAD + items.len() * size_of::<Object>())?;
         Ok(Object::List(Rc::new(List {
             items,
             kind,
             nesting,
+            has_content,
             taken: Cell::new(0),
             _charge: charge,
         })))
@@ -148,8 +186,10 @@ impl Heap {
     pub fn map(&self, entries: Vec<(Object, Object)>) -> Result<Object> {
         self.step(entries.len() / 4)?;
         let nesting = self.nesting(entries.iter().flat_map(|(key, value)| [key, value]))?;
+        let has_content =
+            entries.iter().any(|(key, value)| key.has_content() || value.has_content());
         let charge = self.hold(OVERHEAD + entries.len() * size_of::<(Object, Object)>())?;
-        Ok(Object::Map(Rc::new(Map { entries, nesting, _charge: charge })))
+        Ok(Object::Map(Rc::new(Map { entries, nesting, has_content, _charge: charge })))
     }
 
     /// Memory for the attributes of a namespace.
@@ -171,7 +211,7 @@ impl Heap {
     }
 
     /// A value of the conversation.
-    pub fn import(&self, value: &Value, depth: u32) -> Result<Object> {
+    pub fn import(&self, value: &Value, depth: u32, origin: Origin) -> Result<Object> {
         self.step(1)?;
         if depth > MAX_NESTING {
             return Err(Error::limit("the depth of nested lists and maps", MAX_NESTING.into()));
@@ -181,23 +221,36 @@ impl Heap {
             Value::Bool(value) => Object::Bool(*value),
             Value::Int(value) => Object::Int(*value),
             Value::Float(value) => Object::Float(*value),
-            Value::Text(text) => self.text(text.as_str())?,
+            Value::Text(text) => self.imported(text, origin)?,
             Value::List(items) => {
-                let items = items.iter().map(|item| self.import(item, depth + 1));
+                let items = items.iter().map(|item| self.import(item, depth + 1, origin));
                 self.list(items.collect::<Result<_>>()?)?
             }
             Value::Map(entries) => {
                 let entries = entries.iter().map(|(key, value)| {
-                    Ok((self.text(key.as_str())?, self.import(value, depth + 1)?))
+                    let (of_key, of_value) = match origin {
+                        // Applications name the fields of a message, not users.
+                        Origin::Messages if is_role(key, value) => {
+                            (Origin::Template, Origin::Template)
+                        }
+                        Origin::Messages => (Origin::Template, Origin::Content),
+                        other => (other, other),
+                    };
+                    Ok((self.imported(key, of_key)?, self.import(value, depth + 1, of_value)?))
                 });
                 self.map(entries.collect::<Result<_>>()?)?
             }
         })
     }
 
+    fn imported(&self, text: &str, origin: Origin) -> Result<Object> {
+        if origin == Origin::Template { self.text(text) } else { self.content(text) }
+    }
+
     pub fn buffer(&self) -> Buffer {
         Buffer {
             text: String::new(),
+            content: Content::default(),
             charge: Charge { meter: self.meter.clone(), bytes: 0 },
             limit: usize::MAX,
         }
@@ -209,10 +262,19 @@ impl Heap {
     }
 }
 
+/// Whether a field of a message is its role, which templates put into special tokens: `'<|' + role + '|>'`. One that is
+/// no plain word is content.
+fn is_role(name: &str, value: &Value) -> bool {
+    let is_word =
+        |role: &str| role.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    name == "role" && value.as_text().is_some_and(is_word)
+}
+
 /// Text that grows within the limits.
 #[derive(Debug)]
 pub(super) struct Buffer {
     text: String,
+    content: Content,
     charge: Charge,
     limit: usize,
 }
@@ -232,6 +294,39 @@ impl Buffer {
         Ok(())
     }
 
+    /// A part of a text, with what of it is content.
+    pub fn push_part(&mut self, part: &str, of: &Text) -> Result<()> {
+        let start = self.text.len();
+        self.push_str(part)?;
+        if !of.has_content() {
+            return Ok(());
+        }
+        let Some(place) = content::place(of, part) else { return self.mark(start) };
+        of.content
+            .within(place)
+            .try_for_each(|range| self.add_content(start + range.start..start + range.end))
+    }
+
+    /// Text, with what of it is content.
+    pub fn push_text(&mut self, text: &Text) -> Result<()> {
+        self.push_part(text, text)
+    }
+
+    /// Makes everything content that was written since the buffer had this length.
+    pub fn mark(&mut self, start: usize) -> Result<()> {
+        self.add_content(start..self.text.len())
+    }
+
+    fn add_content(&mut self, range: Range<usize>) -> Result<()> {
+        let before = self.content.ranges();
+        self.content.add(range);
+        self.charge.grow((self.content.ranges() - before) * size_of::<Range<usize>>())
+    }
+
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
     pub fn push(&mut self, character: char) -> Result<()> {
         self.push_str(character.encode_utf8(&mut [0; 4]))
     }
@@ -248,16 +343,17 @@ impl Buffer {
         self.push_str(&chunk[..count % CHUNK * character.len_utf8()])
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    pub fn finish(self) -> String {
-        self.text
+    pub fn finish(self) -> (String, Content) {
+        (self.text, self.content)
     }
 
     pub fn into_object(self, heap: &Heap) -> Result<Object> {
+        self.into_marked(heap, false)
+    }
+
+    /// Text that may be marked as safe for HTML.
+    pub fn into_marked(self, heap: &Heap, markup: bool) -> Result<Object> {
         drop(self.charge);
-        heap.text(self.text)
+        heap.made(self.text.into(), markup, self.content)
     }
 }

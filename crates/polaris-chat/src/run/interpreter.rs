@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::heap::{Buffer, Heap, Limits};
+use super::content::Content;
+use super::heap::{Buffer, Heap, Limits, Origin};
 use super::object::{Function, Loop, Object};
 use super::show;
 use crate::clock::DateTime;
@@ -25,11 +26,16 @@ pub(crate) fn render<'t>(
     variables: impl IntoIterator<Item = (&'t str, &'t Value)>,
     now: Option<DateTime>,
     limits: Limits,
-) -> Result<String> {
+) -> Result<(String, Content)> {
     let heap = Heap::new(limits);
     let mut global = Scope::default();
     for (name, value) in variables {
-        global.variables.insert(name, heap.import(value, 0)?);
+        let origin = match name {
+            "bos_token" | "eos_token" => Origin::Template,
+            "messages" => Origin::Messages,
+            _ => Origin::Content,
+        };
+        global.variables.insert(name, heap.import(value, 0, origin)?);
     }
     let mut interpreter = Interpreter {
         program,

@@ -1,9 +1,9 @@
 //! `tojson` as Hugging Face Transformers defines it: Python's `json.dumps`, with characters beyond ASCII as they are.
 
 use super::arguments::Arguments;
-use super::heap::{Buffer, Heap, Limits};
+use super::heap::{Buffer, Heap, Limits, Origin};
 use super::numbers::float_text;
-use super::object::{Kind, Object};
+use super::object::{Kind, Object, Text};
 use super::operators;
 use crate::error::{Error, Result};
 use crate::value::Value;
@@ -31,8 +31,8 @@ pub(crate) fn text(value: &Value) -> Result<String> {
         sorted: false,
     };
     let mut buffer = heap.buffer();
-    write(&heap.import(value, 0)?, &heap, &style, 0, &mut buffer)?;
-    Ok(buffer.finish())
+    write(&heap.import(value, 0, Origin::Template)?, &heap, &style, 0, &mut buffer)?;
+    Ok(buffer.finish().0)
 }
 
 /// The filter.
@@ -156,11 +156,12 @@ fn float(value: f64) -> String {
     }
 }
 
-fn string(text: &str, heap: &Heap, style: &Style, buffer: &mut Buffer) -> Result<()> {
+fn string(text: &Text, heap: &Heap, style: &Style, buffer: &mut Buffer) -> Result<()> {
     heap.work(text.len())?;
+    let start = buffer.len();
     buffer.push_str("\"")?;
     let is_plain = |c: char| c >= ' ' && c != '"' && c != '\\' && (!style.ascii || c.is_ascii());
-    let mut rest = text;
+    let mut rest: &str = text;
     while let Some(at) = rest.find(|c| !is_plain(c)) {
         buffer.push_str(&rest[..at])?;
         let mut characters = rest[at..].chars();
@@ -181,5 +182,6 @@ fn string(text: &str, heap: &Heap, style: &Style, buffer: &mut Buffer) -> Result
         rest = characters.as_str();
     }
     buffer.push_str(rest)?;
-    buffer.push_str("\"")
+    buffer.push_str("\"")?;
+    if text.has_content() { buffer.mark(start) } else { Ok(()) }
 }

@@ -76,7 +76,7 @@ pub(super) fn call(
             if arguments.positional.iter().any(Object::is_undefined) && name != "format" {
                 return Err(Error::render(format!("an argument of `{name}` is undefined")));
             }
-            strings::call(heap, subject, subject.markup, name, arguments)
+            strings::call(heap, subject, name, arguments)
         }
         Object::List(list) => match name {
             "copy" => Ok(value.clone()),

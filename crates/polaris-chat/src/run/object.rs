@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
+use super::content::Content;
 use super::heap::{Charge, Heap};
 use crate::error::{Error, Result};
 
@@ -44,7 +45,16 @@ pub(super) struct Text {
     pub text: Box<str>,
     /// Safe for HTML, as after `safe`: what is added to it is escaped.
     pub markup: bool,
+    /// What of it comes from the conversation.
+    pub content: Content,
     pub(super) _charge: Charge,
+}
+
+impl Text {
+    /// Whether some of it comes from the conversation.
+    pub fn has_content(&self) -> bool {
+        !self.content.is_empty()
+    }
 }
 
 impl Deref for Text {
@@ -71,6 +81,8 @@ pub(super) struct List {
     pub items: Vec<Object>,
     pub kind: Kind,
     pub(super) nesting: u32,
+    /// Whether a text in it has content.
+    pub(super) has_content: bool,
     /// How many items of a generator have been read.
     pub(super) taken: Cell<usize>,
     pub(super) _charge: Charge,
@@ -81,6 +93,8 @@ pub(super) struct List {
 pub(super) struct Map {
     pub entries: Vec<(Object, Object)>,
     pub(super) nesting: u32,
+    /// Whether a text in it has content.
+    pub(super) has_content: bool,
     pub(super) _charge: Charge,
 }
 
@@ -146,6 +160,16 @@ impl Object {
         match self {
             Self::Text(text) => Some(text),
             _ => None,
+        }
+    }
+
+    /// Whether it is or holds text that comes from the conversation.
+    pub fn has_content(&self) -> bool {
+        match self {
+            Self::Text(text) => text.has_content(),
+            Self::List(list) => list.has_content,
+            Self::Map(map) => map.has_content,
+            _ => false,
         }
     }
 
@@ -232,9 +256,9 @@ impl Object {
             Self::Undefined => Vec::new(),
             Self::Text(text) => {
                 heap.work(text.len())?;
-                let characters = text.chars();
+                let characters = text.char_indices();
                 characters
-                    .map(|c| heap.marked(&*c.encode_utf8(&mut [0; 4]), text.markup))
+                    .map(|(at, c)| heap.part(&text[at..at + c.len_utf8()], text))
                     .collect::<Result<_>>()?
             }
             Self::Map(map) => {

@@ -31,7 +31,7 @@ pub(super) fn compute(heap: &Heap, a: &Object, operator: Operator, b: &Object) -
             let bytes = text.len().saturating_mul(count);
             heap.work(bytes)?;
             heap.room(bytes)?;
-            heap.marked(text.repeat(if text.is_empty() { 0 } else { count }), text.markup)
+            heap.derived(text.repeat(if text.is_empty() { 0 } else { count }), text)
         }
         (Operator::Multiply, Object::List(list), count)
         | (Operator::Multiply, count, Object::List(list))
@@ -82,10 +82,10 @@ fn join(heap: &Heap, a: &Rc<Text>, b: &Rc<Text>) -> Result<Object> {
         if markup && !part.markup {
             escape_into(part, &mut buffer)?;
         } else {
-            buffer.push_str(part)?;
+            buffer.push_text(part)?;
         }
     }
-    heap.marked(buffer.finish(), markup)
+    buffer.into_marked(heap, markup)
 }
 
 /// `a == b`.

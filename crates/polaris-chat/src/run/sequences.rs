@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::access;
 use super::arguments::{Arguments, text};
-use super::filters::{add, folded};
+use super::filters::{add, as_text, folded};
 use super::heap::Heap;
 use super::interpreter::Interpreter;
 use super::object::{Kind, List, Object};
@@ -47,7 +47,7 @@ impl Interpreter<'_> {
             "reverse" => {
                 arguments.none()?;
                 if let Object::Text(text) = &value {
-                    return heap.marked(text.chars().rev().collect::<String>(), text.markup);
+                    return heap.derived(text.chars().rev().collect::<String>(), text);
                 }
                 let elements = value.elements(&heap)?;
                 heap.room_for_items(elements.items.len())?;
@@ -254,16 +254,13 @@ fn ordered(heap: &Heap, items: Vec<(Object, Object)>, reverse: bool) -> Result<V
 
 fn join(heap: &Heap, value: &Object, arguments: Arguments) -> Result<Object> {
     let [between, attribute] = arguments.take(["d", "attribute"])?;
-    let between = match between {
-        Some(between) => show::to_text(&between, heap)?,
-        None => String::new(),
-    };
+    let between = between.map(|between| as_text(heap, &between)).transpose()?;
     let mut buffer = heap.buffer();
     for (place, item) in value.elements(heap)?.items.iter().enumerate() {
         heap.step(1)?;
-        if place > 0 {
+        if let Some(between) = between.as_ref().filter(|_| place > 0) {
             heap.work(between.len())?;
-            buffer.push_str(&between)?;
+            buffer.push_text(between)?;
         }
         let item = attribute_of(heap, item, attribute.as_ref())?;
         show::write(&item, heap, &mut buffer)?;

@@ -11,17 +11,17 @@ pub(super) fn write(value: &Object, heap: &Heap, buffer: &mut Buffer) -> Result<
         Object::Undefined => Ok(()),
         Object::Text(text) => {
             heap.work(text.len())?;
-            buffer.push_str(text)
+            buffer.push_text(text)
         }
         value => write_repr(value, heap, buffer),
     }
 }
 
-/// The text of a value.
+/// The text of a value, for what does not reach the output.
 pub(super) fn to_text(value: &Object, heap: &Heap) -> Result<String> {
     let mut buffer = heap.buffer();
     write(value, heap, &mut buffer)?;
-    Ok(buffer.finish())
+    Ok(buffer.finish().0)
 }
 
 /// Writes a value as `repr` does: text in quotes.
@@ -36,7 +36,9 @@ pub(super) fn write_repr(value: &Object, heap: &Heap, buffer: &mut Buffer) -> Re
         Object::Float(value) => buffer.push_str(&float_text(*value)),
         Object::Text(text) => {
             heap.work(text.len())?;
-            quoted(text, buffer)
+            let start = buffer.len();
+            quoted(text, buffer)?;
+            if text.has_content() { buffer.mark(start) } else { Ok(()) }
         }
         Object::List(list) => {
             let (open, close) = match list.kind {

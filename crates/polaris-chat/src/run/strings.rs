@@ -1,21 +1,20 @@
 //! Methods of strings, as in Python.
 
-use super::arguments::{Arguments, integer, size, text};
+use super::arguments::{Arguments, integer, size, text, text_object};
 use super::format;
 use super::heap::Heap;
 use super::is_space;
-use super::object::{Kind, Object};
+use super::object::{Kind, Object, Text};
 use crate::error::{Error, Result};
 
 /// Calls a method of a string.
 pub(super) fn call(
     heap: &Heap,
-    subject: &str,
-    markup: bool,
+    subject: &Text,
     name: &str,
     arguments: Arguments,
 ) -> Result<Object> {
-    let made = |text: &str| heap.marked(text, markup);
+    let made = |text: &str| heap.part(text, subject);
     let place = |found: Option<usize>| match found {
         Some(bytes) => Ok(Object::Int(subject[..bytes].chars().count() as i128)),
         None if name.ends_with("index") => Err(Error::render(format!("`{name}` finds nothing"))),
@@ -32,10 +31,11 @@ pub(super) fn call(
                 heap.step((subject.len() / 64).saturating_mul(characters.len()))?;
             }
             let strip = |c: char| characters.map_or_else(|| is_space(c), |set| set.contains(c));
-            let start = if name == "rstrip" { subject } else { subject.trim_start_matches(strip) };
+            let start =
+                if name == "rstrip" { &**subject } else { subject.trim_start_matches(strip) };
             made(if name == "lstrip" { start } else { start.trim_end_matches(strip) })
         }
-        "split" | "rsplit" => split(heap, subject, markup, name == "rsplit", arguments),
+        "split" | "rsplit" => split(heap, subject, name == "rsplit", arguments),
         "splitlines" => {
             let [keep] = arguments.take(["keepends"])?;
             let keep = keep.is_some_and(|keep| keep.truth());
@@ -52,7 +52,10 @@ pub(super) fn call(
             let first = name == "partition";
             let found = if first { subject.find(separator) } else { subject.rfind(separator) };
             let parts = match found {
-                Some(at) => [&subject[..at], separator, &subject[at + separator.len()..]],
+                Some(at) => {
+                    let end = at + separator.len();
+                    [&subject[..at], &subject[at..end], &subject[end..]]
+                }
                 None if first => [subject, "", ""],
                 None => ["", "", subject],
             };
@@ -92,7 +95,7 @@ pub(super) fn call(
         "replace" => {
             let [old, new, count] = arguments.take(["old", "new", "count"])?;
             let count = integer(&count, "count", -1)?;
-            replace(heap, subject, text(&old, "old")?, text(&new, "new")?, count)
+            replace(heap, subject, text(&old, "old")?, text_object(&new, "new")?, count)
         }
         "find" | "index" => {
             let [part] = arguments.take(["sub"])?;
@@ -112,14 +115,16 @@ pub(super) fn call(
             let mut buffer = heap.buffer();
             for (place, item) in items.elements(heap)?.items.iter().enumerate() {
                 heap.work(64 + subject.len())?;
-                buffer.push_str(if place > 0 { subject } else { "" })?;
+                if place > 0 {
+                    buffer.push_text(subject)?;
+                }
                 let Object::Text(item) = item else {
                     return Err(Error::render(format!(
                         "`join` joins strings, not {}",
                         item.name()
                     )));
                 };
-                buffer.push_str(item)?;
+                buffer.push_text(item)?;
             }
             buffer.into_object(heap)
         }
@@ -146,7 +151,7 @@ pub(super) fn call(
             };
             let mut buffer = heap.buffer();
             buffer.fill(fill, left)?;
-            buffer.push_str(subject)?;
+            buffer.push_text(subject)?;
             buffer.fill(fill, missing - left)?;
             buffer.into_object(heap)
         }
@@ -155,21 +160,21 @@ pub(super) fn call(
             let width = size(integer(&width, "width", 0)?);
             let (sign, digits) = subject.split_at(usize::from(subject.starts_with(['+', '-'])));
             let mut buffer = heap.buffer();
-            buffer.push_str(sign)?;
+            buffer.push_part(sign, subject)?;
             buffer.fill('0', width.saturating_sub(subject.chars().count()))?;
-            buffer.push_str(digits)?;
+            buffer.push_part(digits, subject)?;
             buffer.into_object(heap)
         }
         _ => {
             arguments.none()?;
             heap.room(subject.len().saturating_mul(3))?;
-            cased(heap, subject, markup, name)
+            cased(heap, subject, name)
         }
     }
 }
 
 /// The methods without arguments.
-fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object> {
+fn cased(heap: &Heap, subject: &Text, name: &str) -> Result<Object> {
     let all =
         |test: fn(char) -> bool| Ok(Object::Bool(!subject.is_empty() && subject.chars().all(test)));
     let case = |wrong: fn(char) -> bool| {
@@ -177,13 +182,13 @@ fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object>
         Ok(Object::Bool(cased && !subject.chars().any(wrong)))
     };
     match name {
-        "upper" => heap.marked(subject.to_uppercase(), markup),
-        "lower" | "casefold" => heap.marked(subject.to_lowercase(), markup),
+        "upper" => heap.derived(subject.to_uppercase(), subject),
+        "lower" | "casefold" => heap.derived(subject.to_lowercase(), subject),
         "capitalize" => {
             let mut characters = subject.chars();
             let first: String =
                 characters.next().into_iter().flat_map(char::to_uppercase).collect();
-            heap.marked(first + &characters.as_str().to_lowercase(), markup)
+            heap.derived(first + &characters.as_str().to_lowercase(), subject)
         }
         "title" => {
             let mut titled = String::with_capacity(subject.len());
@@ -196,7 +201,7 @@ fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object>
                 }
                 inside = character.is_lowercase() || character.is_uppercase();
             }
-            heap.marked(titled, markup)
+            heap.derived(titled, subject)
         }
         "isalnum" => all(char::is_alphanumeric),
         "isalpha" => all(char::is_alphabetic),
@@ -213,9 +218,9 @@ fn cased(heap: &Heap, subject: &str, markup: bool, name: &str) -> Result<Object>
 /// `str.replace`; a negative count replaces all.
 pub(super) fn replace(
     heap: &Heap,
-    subject: &str,
+    subject: &Text,
     old: &str,
-    new: &str,
+    new: &Text,
     count: i128,
 ) -> Result<Object> {
     heap.work(subject.len())?;
@@ -224,18 +229,17 @@ pub(super) fn replace(
     let mut end = 0;
     for (at, part) in subject.match_indices(old).take(count) {
         heap.work(16 + new.len())?;
-        buffer.push_str(&subject[end..at])?;
-        buffer.push_str(new)?;
+        buffer.push_part(&subject[end..at], subject)?;
+        buffer.push_text(new)?;
         end = at + part.len();
     }
-    buffer.push_str(&subject[end..])?;
+    buffer.push_part(&subject[end..], subject)?;
     buffer.into_object(heap)
 }
 
 fn split<'s>(
     heap: &Heap,
-    subject: &'s str,
-    markup: bool,
+    subject: &'s Text,
     backwards: bool,
     arguments: Arguments,
 ) -> Result<Object> {
@@ -245,7 +249,7 @@ fn split<'s>(
     let pieces = most.saturating_add(1);
     let mut parts: Vec<Object> = Vec::new();
     let mut add = |part: &str| {
-        parts.push(heap.marked(part, markup)?);
+        parts.push(heap.part(part, subject)?);
         Ok(())
     };
     match &separator {

@@ -31,6 +31,34 @@ fn variables_reach_the_template() {
     assert_eq!(render(source, &conversation), "B</s>TrueTrueTrueFalseFalse");
 }
 
+/// Templates of someone else that reach for Python's objects, the process or files.
+#[test]
+fn cve_2024_34359_and_2026_5760_templates_reach_nothing() {
+    let conversation = Conversation::new(vec![Message::user("hi")]);
+    for source in [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.__class__.__base__ }}{{ messages.__class__.__init__.__globals__ }}",
+        "{{ self.__init__.__globals__.__builtins__ }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+        "{{ lipsum.__globals__['os'].popen('id').read() }}",
+        "{{ namespace.__init__.__globals__ }}",
+        "{% for c in [].__class__.__base__.__subclasses__() %}{{ c.__name__ }}{% endfor %}",
+        "{{ '{0.__class__.__init__.__globals__}'.format(messages) }}",
+        "{{ messages | attr('__class__') | attr('__base__') }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}{{ os.system('id') }}",
+        "{% from 'os' import system %}{{ system('id') }}",
+        "{% extends '/etc/passwd' %}",
+        "{{ messages.append(1) }}",
+        "{{ messages[0].update({'role': 'system'}) }}",
+        "{{ open('/etc/passwd').read() }}{{ eval('1') }}{{ exec('1') }}",
+    ] {
+        let result = Template::parse(source).and_then(|template| template.render(&conversation));
+        // An undefined value is empty text; whatever is done with it is an error.
+        assert!(result.as_deref().is_err() || result.as_deref() == Ok(""), "{source}: {result:?}");
+    }
+}
+
 #[test]
 fn the_caller_brings_the_date() {
     let mut conversation = Conversation::new(Vec::new());

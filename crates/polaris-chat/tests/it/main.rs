@@ -1,6 +1,7 @@
 //! Chat templates as models bring them, and as nobody should.
 
 mod chat;
+mod content;
 mod golden;
 mod models;
 

@@ -127,3 +127,35 @@ fn templates_of_models_say_where_a_turn_ends() {
     assert_eq!(end("mistralai-Mistral-Nemo-Instruct-2407"), Some("</s>"));
     assert_eq!(end("microsoft-Phi-3.5-mini-instruct"), Some("<|end|>"));
 }
+
+/// What users and models say is content in every template, wherever it is written as it was said.
+#[test]
+fn templates_of_models_keep_apart_what_was_said() {
+    let Some(templates) = templates() else { return };
+    let words = ["Wherefore-1", "therefore-2", "Whereupon-3"];
+    let (mut found, mut rendered) = (0, 0);
+    for (name, source) in &templates {
+        let messages =
+            vec![Message::user(words[0]), Message::assistant(words[1]), Message::user(words[2])];
+        let conversation = Conversation { bos: "<s>".into(), ..Conversation::new(messages) };
+        let Ok(result) = Template::parse(source).unwrap().render_marked(&conversation) else {
+            continue;
+        };
+        rendered += 1;
+        for word in words {
+            for (at, _) in result.text.match_indices(word) {
+                let inside = |range: &&std::ops::Range<usize>| {
+                    range.start <= at && at + word.len() <= range.end
+                };
+                assert!(result.content.iter().any(|range| inside(&range)), "{name}: {word}");
+                found += 1;
+            }
+        }
+        // Nothing else is.
+        let bytes: usize = result.content.iter().map(|range| range.len()).sum();
+        let said: usize =
+            words.iter().map(|word| result.text.matches(word).count() * word.len()).sum();
+        assert_eq!(bytes, said, "{name}: {:?}", result.content);
+    }
+    assert!(rendered > 50 && found > 150, "{rendered} templates, {found} texts");
+}

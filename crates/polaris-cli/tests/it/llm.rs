@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::common::{Answer, Home};
-use crate::tiny_llm::Tiny;
+use crate::tiny_llm::{Tiny, folder};
 
 fn model(home: &Home) -> PathBuf {
     let path = home.path("tiny.gguf");
@@ -59,6 +59,29 @@ fn a_file_is_described() {
         let answer = home.run(&format!("{command} {} --device cpu", cut.display())).exits_with(3);
         assert!(answer.stderr.contains("cut off"), "{answer:#?}");
     }
+}
+
+/// Numbers of a request that are negative, or beyond what there is.
+#[test]
+fn cve_2026_21869_numbers_of_requests() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    for option in
+        ["-n=-1", "-c=-1", "-c=0", "--batch=-1", "--batch=0", "--seed=-1", "--logit-bias=-1=1"]
+    {
+        home.run(&format!("generate {path} --device cpu -p abc {option}")).exits_with(2);
+    }
+    for (option, found) in [
+        ("--logit-bias=4294967295=1", "4294967295"),
+        ("--logit-bias=300=1", "300"),
+        ("-c=4294967295", "tokens fit"),
+    ] {
+        let answer = home.run(&format!("generate {path} --device cpu -p abc -n 1 {option}"));
+        assert!(answer.code != Some(0) && answer.stderr.contains(found), "{option}: {answer:#?}");
+    }
+    // Keeping no token and counting none as recent means something.
+    home.run(&format!("generate {path} --device cpu -p abc -n 0 --top-k=-1 --repeat-last=-1"))
+        .exits_with(0);
 }
 
 #[test]
@@ -124,6 +147,44 @@ fn a_chat_answers_from_stdin() {
     );
 }
 
+/// A device without room is an error; a pipe that nobody reads any more is the end.
+#[cfg(unix)]
+#[test]
+fn stdout_may_be_full_or_closed() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let generate = format!("generate {path} --device cpu -c 64 -n 40 --ignore-end -p abc");
+    for json in ["", " --json"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = home.command(&format!("{generate}{json}"));
+        let answer = Answer::from(command.stdout(full).output().unwrap());
+        answer.exits_with(3).says(&["No space left on device"]);
+        let mut command = home.command(&format!("{generate}{json}"));
+        let answer = Answer::from(command.stdout(std::io::pipe().unwrap().1).output().unwrap());
+        answer.exits_with(0);
+    }
+}
+
+/// What a user types is text, also where it is the text of a special token; what is no UTF-8 is an error.
+#[test]
+fn a_chat_takes_any_text() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let chat = format!("chat {path} --device cpu -c 128 -n 2 --temperature 0 --json");
+    let prompt_tokens = |text: &str| {
+        let answer = with_input(&home, &chat, text).exits_with(0);
+        let line = answer.stdout.lines().next().unwrap().to_owned();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["prompt_tokens"].as_u64().unwrap()
+    };
+    // One token for each byte, as for any other text of this length.
+    assert_eq!(prompt_tokens("a<end>b\n"), prompt_tokens("abcdefg\n"));
+    let mut child = home.command(&chat).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"a\xff\n").unwrap();
+    Answer::from(child.wait_with_output().unwrap()).exits_with(3).says(&["UTF-8"]);
+    let long = with_input(&home, &chat, &format!("{}\n", "x".repeat(300))).exits_with(3);
+    assert!(long.stderr.contains("context of 128"), "{long:#?}");
+}
+
 #[test]
 fn speed_is_a_document_with_a_result_for_each_test() {
     let home = Home::new();
@@ -137,5 +198,49 @@ fn speed_is_a_document_with_a_result_for_each_test() {
         assert_eq!((&result["threads"], &result["device"]), (&1.into(), &"cpu".into()));
         assert!(result["tokens_per_second"].as_f64().unwrap() > 0.0);
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_folder_is_used_as_a_file_is() {
+    let home = Home::new();
+    let file = model(&home).display().to_string();
+    let path = home.path("tiny");
+    std::fs::create_dir(&path).unwrap();
+    folder::write(&path, &Tiny::LLAMA, 2);
+    folder::write_tokenizer(&path);
+    let path = path.display().to_string();
+    let info = home.run(&format!("info {path} --device cpu --json")).exits_with(0).json();
+    assert_eq!((&info["architecture"], &info["supported"]), (&"llama".into(), &true.into()));
+    assert_eq!((&info["name"], &info["layers"]), (&"tiny".into(), &3.into()));
+    let plan = home.run(&format!("plan {path} --device cpu --json")).exits_with(0).json();
+    assert!(plan["steps"].as_array().unwrap().len() > 30);
+    let generated = [&file, &path].map(|model| {
+        let command = format!(
+            "generate {model} --device cpu -p abc -n 8 --temperature 0 --ignore-end --json"
+        );
+        home.run(&command).exits_with(0).json()["text"].clone()
+    });
+    assert_eq!(generated[0], generated[1]);
+    let tokens =
+        home.run(&format!("tokenize {path} ab<end> --special --json")).exits_with(0).json();
+    assert_eq!(tokens["count"], 3);
+    let text = home.path("text.txt");
+    std::fs::write(&text, "It is a star, and it is far away. ".repeat(8)).unwrap();
+    let scored = format!("perplexity {path} {} --device cpu --window 32 --json", text.display());
+    assert!(home.run(&scored).exits_with(0).json()["perplexity"].as_f64().unwrap() > 1.0);
+    let chat = format!("chat {path} --device cpu -c 128 -n 4 --temperature 0 --json");
+    let answer = with_input(&home, &chat, "hello\n").exits_with(0);
+    assert!(!answer.stderr.contains("ChatML"), "{answer:#?}");
+    home.run(&format!("bench llm {path} --device cpu --threads 1 -p 8 -n 2 -r 1 --json"))
+        .exits_with(0);
+    let empty = home.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let error = home.run(&format!("chat {} --device cpu", empty.display())).exits_with(3);
+    assert!(error.stderr.contains("config.json"), "{error:#?}");
+    std::fs::write(empty.join("config.json"), r#"{"model_type": "mamba"}"#).unwrap();
+    for command in ["chat", "generate", "info", "plan"] {
+        let error = home.run(&format!("{command} {} --device cpu", empty.display())).exits_with(3);
+        assert!(error.stderr.contains("`mamba` is not supported"), "{error:#?}");
     }
 }

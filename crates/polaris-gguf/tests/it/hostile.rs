@@ -100,7 +100,7 @@ fn headers() {
 /// CVE-2024-21802, -21825, -21836, -23496, -23605: counts and lengths that are used before they are compared with the
 /// bytes left.
 #[test]
-fn counts_and_lengths_beyond_the_file() {
+fn cve_2024_21802_counts_and_lengths_beyond_the_file() {
     for count in [u64::MAX, 1 << 63, 1 << 40, 1000] {
         Raw::new(count, 0).refused(&format!(
             "at byte 8: the number of tensors is {count}; with at least 25 bytes"
@@ -162,7 +162,7 @@ fn alignments() {
 
 /// CVE-2026-33298: elements and bytes of a tensor whose products overflow.
 #[test]
-fn products_that_overflow() {
+fn cve_2026_33298_products_that_overflow() {
     for dims in [
         &[1 << 32, 1 << 32][..],
         &[u64::MAX],
@@ -184,10 +184,9 @@ fn products_that_overflow() {
     );
 }
 
-/// CVE-2025-53630, CVE-2026-27940: sums of offsets and sizes that overflow. CVE-2026-7482: tensors that reach beyond the
-/// file.
+/// Offsets and sizes whose sums overflow.
 #[test]
-fn sums_that_overflow_and_tensors_beyond_the_file() {
+fn cve_2025_53630_and_2026_27940_sums_that_overflow() {
     for offset in [u64::MAX - 31, 1 << 63, 1 << 40, 64] {
         Raw::new(1, 0)
             .tensor("x", &[16], F32, offset)
@@ -196,6 +195,11 @@ fn sums_that_overflow_and_tensors_beyond_the_file() {
     let huge = (isize::MAX as u64 / 8) & !63;
     let raw = Raw::new(2, 0).tensor("x", &[huge], F32, 0).tensor("y", &[huge], F32, huge * 4);
     raw.refused("at offset 0 of the data, which begins at byte");
+}
+
+/// Tensors that reach beyond the file.
+#[test]
+fn cve_2026_7482_tensors_beyond_the_file() {
     Raw { data: 63, ..Raw::new(1, 0) }
         .tensor("x", &[16], F32, 0)
         .refused("the file has 127 bytes and may be cut off");
@@ -204,7 +208,7 @@ fn sums_that_overflow_and_tensors_beyond_the_file() {
 
 /// CVE-2025-49847, CVE-2025-52566: lengths and numbers that are narrowed.
 #[test]
-fn numbers_are_not_narrowed() {
+fn cve_2025_49847_and_52566_numbers_are_not_narrowed() {
     let narrowed = (1 << 32) + 1;
     Raw::new(0, 1)
         .u64(narrowed)

@@ -5,6 +5,8 @@ mod common;
 mod definition;
 mod engine;
 mod hostile;
+mod hostile_folders;
+mod huggingface;
 mod hybrid;
 mod peers;
 mod recurrent;

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::random_schemas::PATTERNS;
+
 /// Whether a value fits a schema; `root` is where references begin.
 pub fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
     let rules = match schema {
@@ -11,7 +13,7 @@ pub fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
     };
     let holds = |schema: &Value, value: &Value| fits(root, schema, value);
     rules.iter().all(|(keyword, rule)| match keyword.as_str() {
-        "$defs" | "title" | "additionalProperties" | "items" => true,
+        "$defs" | "title" | "description" | "default" | "additionalProperties" | "items" => true,
         "$ref" => {
             let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
             holds(root.pointer(pointer).unwrap(), value)
@@ -35,6 +37,7 @@ pub fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
         "maxLength" => value.as_str().is_none_or(|v| v.chars().count() as u64 <= number(rule)),
         "pattern" => value.as_str().is_none_or(|v| pattern_fits(rule.as_str().unwrap(), v)),
         "format" => value.as_str().is_none_or(|v| format_fits(rule.as_str().unwrap(), v)),
+        "minProperties" => value.as_object().is_none_or(|v| v.len() as u64 >= number(rule)),
         "minItems" => value.as_array().is_none_or(|v| v.len() as u64 >= number(rule)),
         "maxItems" => value.as_array().is_none_or(|v| v.len() as u64 <= number(rule)),
         "prefixItems" => value.as_array().is_none_or(|items| {
@@ -80,9 +83,6 @@ fn has_type(name: &str, value: &Value) -> bool {
 }
 
 /// The patterns that the tests use, each by hand.
-pub const PATTERNS: [&str; 6] =
-    ["^[a-f]+$", "^\\d{2,4}(-x|_y)?$", "ab", "^\"[^\"]\\n?\"$", "^(?:a|é){2}", "\\w@\\w+$|^$"];
-
 fn pattern_fits(pattern: &str, text: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match PATTERNS.iter().position(|known| *known == pattern).unwrap() {
@@ -111,9 +111,6 @@ fn pattern_fits(pattern: &str, text: &str) -> bool {
         }
     }
 }
-
-pub const FORMATS: [&str; 8] =
-    ["date", "time", "date-time", "uuid", "ipv4", "email", "uri", "hostname"];
 
 fn format_fits(format: &str, text: &str) -> bool {
     let digits = |text: &str, count: usize| {

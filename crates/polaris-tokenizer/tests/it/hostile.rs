@@ -44,19 +44,38 @@ fn what_is_missing_or_of_another_type() {
 fn vocabularies() {
     refused(bpe(&[], NO_MERGES), "it has 0 tokens");
     refused(bpe(&["a", "b", "a"], NO_MERGES), "tokens 0 and 2 are the same text");
-    let long = "a".repeat(10 << 20);
-    refused(bpe(&["b", &long], NO_MERGES), "token 1 has 10485760 bytes; at most 16384");
-    for key in ["bos", "eos", "eot", "eom", "unknown", "seperator"] {
-        let made = bpe(&["a"], NO_MERGES).with(&format!("{key}_token_id"), 1u32);
-        refused(made, "is 1; the vocabulary has 1 tokens");
-    }
-    refused(bpe(&["a"], NO_MERGES).with("eos_token_id", -1i32), "expected is a u32");
     refused(
         bpe(&["a"], NO_MERGES).with("token_type", &[1i32, 1][..]),
         "2 token types for 1 tokens",
     );
     refused(bpe(&["a"], NO_MERGES).with("token_type", &[9i32][..]), "type of token 0 is 9");
     refused(bpe(&["a"], NO_MERGES).with("token_type", &[6i32][..]), "expected is <0x00> to <0xFF>");
+}
+
+/// The text of a token whose length is narrowed when it is copied.
+#[test]
+fn cve_2025_49847_lengths_of_tokens() {
+    let long = "a".repeat(10 << 20);
+    refused(bpe(&["b", &long], NO_MERGES), "token 1 has 10485760 bytes; at most 16384");
+}
+
+/// Numbers of tokens that are compared with the wrong sign, and ids that the vocabulary does not have.
+#[test]
+fn cve_2025_52566_numbers_of_tokens() {
+    for key in ["bos", "eos", "eot", "eom", "unknown", "seperator"] {
+        for id in [1, 1 << 31, u32::MAX] {
+            let made = bpe(&["a"], NO_MERGES).with(&format!("{key}_token_id"), id);
+            refused(made, &format!("is {id}; the vocabulary has 1 tokens"));
+        }
+    }
+    refused(bpe(&["a"], NO_MERGES).with("eos_token_id", -1i32), "expected is a u32");
+    // A text with more tokens than any buffer that was made for a few.
+    let tokenizer = bpe(&["a"], NO_MERGES).read().unwrap();
+    let many = 3_000_000;
+    assert_eq!(tokenizer.encode(&"a".repeat(many), Special::Plain).unwrap().len(), many);
+    for id in [1, 1 << 31, u32::MAX] {
+        assert_eq!((tokenizer.piece(id), tokenizer.is_stop(id)), (None, false));
+    }
 }
 
 #[test]

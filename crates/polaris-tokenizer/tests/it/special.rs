@@ -1,5 +1,7 @@
 //! Special tokens: in text, around it, and at its end; and tokens that come one by one.
 
+use std::ops::Range;
+
 use polaris_tokenizer::{Kind, Special, Tokenizer};
 
 use crate::made::{Made, alphabet};
@@ -116,4 +118,55 @@ fn a_stream_holds_back_what_is_not_whole() {
     let mut stream = tokenizer.stream(Special::Parse);
     assert_eq!(stream.push(256), "<|im_start|>");
     assert_eq!(stream.push(9999), "");
+}
+
+/// Text of users within a prompt: control tokens are neither found in it nor where they reach into it.
+#[test]
+fn plain_parts_of_a_prompt_are_text() {
+    let tokenizer = made().read().unwrap();
+    let text = "<|im_start|>a<|im_end|>b<tool><|im_end|>";
+    let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+    let encode = |plain: &[Range<usize>]| tokenizer.encode_prompt(text, plain).unwrap();
+    assert_eq!(encode(&[]), [256, 97, 257, 98, 259, 257]);
+    // "a<|im_end|>b<tool>": user-defined tokens stay.
+    let inside = [&[256][..], &bytes("a<|im_end|>b"), &[259, 257]].concat();
+    assert_eq!(encode(&[12..30]), inside);
+    // One byte is enough, at either end.
+    assert_eq!(encode(&[13..14, 23..24]), inside);
+    assert_eq!(encode(&[22..23]), inside);
+    assert_eq!(encode(&[12..13, 23..24]), [256, 97, 257, 98, 259, 257]);
+    assert_eq!(encode(&[0..text.len()]), tokenizer.encode(text, Special::Plain).unwrap());
+    // Part of the token is the template's, part the user's: "<|im" + "|>".
+    let text = "<|im|>";
+    assert_eq!(tokenizer.encode_prompt(text, &[]).unwrap(), [258]);
+    assert_eq!(tokenizer.encode_prompt(text, &[4..6]).unwrap(), bytes(text));
+    assert_eq!(tokenizer.encode_prompt(text, &[6..6]).unwrap(), [258]);
+}
+
+/// Where no special token reaches into a plain part, the tokens are those of the whole text, wherever the parts begin.
+#[test]
+fn plain_parts_do_not_change_ordinary_text() {
+    let mut tokens = alphabet();
+    tokens.extend(SPECIALS.map(|special| special.0.to_owned()));
+    tokens.extend(["ab", "\u{120}a", "\u{120}ab"].map(str::to_owned));
+    let mut types = vec![1i32; tokens.len()];
+    for (place, special) in SPECIALS.iter().enumerate() {
+        types[256 + place] = special.1;
+    }
+    let merges = ["a b", "\u{120} a", "\u{120} ab"];
+    let tokenizer = Made::new("gpt2")
+        .with("pre", "qwen2")
+        .with("tokens", &tokens[..])
+        .with("token_type", &types[..])
+        .with("merges", &merges[..])
+        .read()
+        .unwrap();
+    let text = "<|im_start|>user\n ab ab<tool>abab  a<|im_end|>\n";
+    let whole = tokenizer.encode(text, Special::Parse).unwrap();
+    for start in 12..=36 {
+        for end in start..=36 {
+            let plain = [Range { start, end }];
+            assert_eq!(tokenizer.encode_prompt(text, &plain).unwrap(), whole, "{plain:?}");
+        }
+    }
 }

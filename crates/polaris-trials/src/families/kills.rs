@@ -8,17 +8,20 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
+use crate::decoders;
 use crate::fixtures::{Encoder, TABLE, configuration, text, toml};
 use crate::formats::split_safetensors;
 use crate::judge::Kind;
-use crate::process::{Call, Moment};
+use crate::process::{Call, Moment, Output};
 use crate::trial::Trial;
 
 pub fn run(trial: &mut Trial<'_>) -> Result<()> {
-    match trial.random.below(4) {
+    match trial.random.below(6) {
         0 | 1 => train(trial),
         2 => embed(trial),
-        _ => tune(trial),
+        3 => tune(trial),
+        4 => generate(trial),
+        _ => chat(trial),
     }
 }
 
@@ -103,6 +106,40 @@ fn embed(trial: &mut Trial<'_>) -> Result<()> {
     let name = *trial.random.pick(&["out.npy", "out.jsonl"]);
     let arguments = format!("embed model lines.txt --mode cpu -o {name}");
     again_is_whole(trial, &arguments, name, 600)
+}
+
+/// Stops a generation, whose stdout may be full or closed.
+fn generate(trial: &mut Trial<'_>) -> Result<()> {
+    let decoder = *trial.random.pick(&decoders::ALL[..7]);
+    trial.write("model.gguf", decoder.file().bytes())?;
+    let arguments = "generate model.gguf --mode cpu -c 4096 -n 4000 --ignore-end -p abc";
+    let mut call = Call::new(arguments.split_whitespace());
+    call.output = *trial.random.pick(&[Output::Read, Output::Full, Output::Closed]);
+    if trial.random.once_in(3) {
+        call.arguments.push("--json".into());
+    }
+    if call.output == Output::Read || trial.random.once_in(3) {
+        call = call.signal(a_signal(trial), a_delay(trial, 2000));
+    }
+    trial.run(call)?;
+    Ok(())
+}
+
+/// Stops a chat while it answers or saves: the conversation that was saved is the old one or the new one.
+fn chat(trial: &mut Trial<'_>) -> Result<()> {
+    trial.write("model.gguf", decoders::ALL[1].file().bytes())?;
+    let input = trial.write("stdin", "hello\n/save saved.json\n".repeat(20))?;
+    let mut call = Call::new("chat model.gguf --mode cpu -c 2048 -n 16".split_whitespace());
+    call.input = Some(input);
+    call.output = *trial.random.pick(&[Output::Read, Output::Read, Output::Full, Output::Closed]);
+    let call = call.signal(a_signal(trial), a_delay(trial, 400));
+    let ended = trial.run(call)?;
+    if let Ok(saved) = polaris_files::read(&trial.path("saved.json"), 1 << 26)
+        && let Err(error) = serde_json::from_slice::<serde_json::Value>(&saved)
+    {
+        trial.fault(Kind::Broken, format!("chat: half a file: {error}"), ended.stderr_text());
+    }
+    Ok(())
 }
 
 /// Kills an export of many measurements.

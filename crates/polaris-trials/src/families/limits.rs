@@ -3,18 +3,22 @@
 use anyhow::Result;
 
 use super::{encoded, write_model};
+use crate::decoders;
 use crate::fixtures::{Encoder, TABLE, configuration, toml};
 use crate::models;
 use crate::process::Call;
 use crate::trial::Trial;
 
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 10] = [
     "run model.onnx --mode cpu --random-inputs --output-dir out",
     "info model.onnx",
     "plan model.onnx --mode cpu --html plan.html",
     "train config.toml --out run",
     "embed encoder lines.txt --mode cpu -o out.npy",
     "devices",
+    "generate model.gguf --mode cpu -n 8 -p abc",
+    "chat model.gguf --mode cpu -n 4",
+    "info model.gguf --mode cpu",
     "train digits --out digits --set train.steps=1 --set train.epochs=0",
 ];
 
@@ -28,10 +32,15 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
     trial.make_folder("out")?;
     let limit = trial.random.below(7);
     // Thousands of threads on a few processors may take any time for real work.
-    let commands = if matches!(limit, 4 | 5) { &COMMANDS[..6] } else { &COMMANDS[..] };
+    let commands = if matches!(limit, 4 | 5) { &COMMANDS[..9] } else { &COMMANDS[..] };
     let command = *trial.random.pick(commands);
     if command.starts_with("embed") {
         Encoder::new().write(trial, "encoder")?;
+    }
+    let input = trial.write("stdin", "hello\nand?\n")?;
+    if command.contains("model.gguf") {
+        let decoder = *trial.random.pick(&decoders::ALL);
+        trial.write("model.gguf", decoder.file().bytes())?;
     }
     let random = &mut trial.random;
     let mut arguments = command.to_owned();
@@ -68,6 +77,7 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
             "memory limit".to_owned()
         }
     };
+    call.input = Some(input);
     call.arguments = arguments.split_whitespace().map(Into::into).collect();
     trial.about = about;
     trial.run(call)?;

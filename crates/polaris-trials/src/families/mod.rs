@@ -3,10 +3,12 @@
 mod bytes;
 mod embed;
 mod fields;
+mod gguf;
 mod graphs;
 mod kills;
 mod limits;
 mod special;
+mod templates;
 mod training;
 
 use anyhow::Result;
@@ -25,7 +27,7 @@ pub struct Family {
 }
 
 /// All of them. A kill takes a second, and most others some milliseconds.
-pub static ALL: [Family; 8] = [
+pub static ALL: [Family; 10] = [
     Family { name: "bytes", weight: 250, run: bytes::run },
     Family { name: "fields", weight: 280, run: fields::run },
     Family { name: "graphs", weight: 150, run: graphs::run },
@@ -34,6 +36,8 @@ pub static ALL: [Family; 8] = [
     Family { name: "special", weight: 60, run: special::run },
     Family { name: "limits", weight: 30, run: limits::run },
     Family { name: "embed", weight: 100, run: embed::run },
+    Family { name: "gguf", weight: 200, run: gguf::run },
+    Family { name: "templates", weight: 60, run: templates::run },
 ];
 
 /// Writes a model, and its files next to it.

@@ -10,6 +10,7 @@ use prost::Message;
 
 use super::encoded;
 use super::training::npz;
+use crate::decoders;
 use crate::fixtures::{
     Encoder, TABLE, configuration, configuration_of_trained, of_this_run, text, toml,
 };
@@ -98,6 +99,19 @@ const PLACES: &[(&str, &str)] = &[
     ("../cache/packed", "cache --clear"),
     ("vendors", "devices"),
     ("vendors/a.icd", "devices"),
+    ("model.gguf", "info model.gguf --mode cpu"),
+    ("model.gguf", "plan model.gguf --mode cpu"),
+    ("model.gguf", "tokenize model.gguf abc"),
+    ("model.gguf", "generate model.gguf --mode cpu -n 2 -p abc"),
+    ("model.gguf", "chat model.gguf --mode cpu -n 2"),
+    ("part-00001-of-00002.gguf", "generate part-00002-of-00002.gguf --mode cpu -n 2 -p abc"),
+    ("part-00002-of-00002.gguf", "generate part-00001-of-00002.gguf --mode cpu -n 2 -p abc"),
+    ("lines.txt", "perplexity model.gguf lines.txt --mode cpu --window 4"),
+    ("model.gguf", "perplexity model.gguf lines.txt --mode cpu --window 4"),
+    ("base.gguf", "perplexity model.gguf lines.txt --mode cpu --window 4 --base base.gguf"),
+    ("any.gbnf", "generate model.gguf --mode cpu -n 2 -p abc --grammar any.gbnf"),
+    ("any.json", "generate model.gguf --mode cpu -n 2 -p abc --json-schema any.json"),
+    ("saved.json", "chat model.gguf --mode cpu -n 2"),
     ("page.html", "bench gemm --device cpu --sizes 16 --seconds 0 --report page.html"),
     ("saved", "bench gemm --device cpu --sizes 16 --seconds 0 --save saved"),
 ];
@@ -114,6 +128,9 @@ pub fn run(trial: &mut Trial<'_>) -> Result<()> {
         put(trial, name, kind)?;
     }
     let mut call = Call::new(command.split_whitespace());
+    if command.starts_with("chat") {
+        call.input = Some(trial.write("stdin", "hello\n/save saved.json\n")?);
+    }
     if name.starts_with("vendors") {
         let folder = trial.path("vendors");
         call = call.env("POLARIS_OPENCL", "on").env("OCL_ICD_VENDORS", folder);
@@ -146,6 +163,16 @@ fn surroundings(trial: &Trial<'_>, command: &str) -> Result<()> {
     trial.write("labels.txt", "a\nb\nc\n")?;
     trial.write("lines.txt", "a cat\nsleeps\n")?;
     trial.write("tuned.jsonl", "")?;
+    if command.contains(".gguf") {
+        let file = decoders::ALL[0].file();
+        trial.write("model.gguf", file.bytes())?;
+        trial.write("base.gguf", decoders::ALL[2].file().bytes())?;
+        for (number, part) in decoders::split(&file).iter().enumerate() {
+            trial.write(format!("part-0000{}-of-00002.gguf", number + 1), part.bytes())?;
+        }
+        trial.write("any.gbnf", "root ::= [a-z]+\n")?;
+        trial.write("any.json", "{}")?;
+    }
     if command.starts_with("embed") {
         Encoder::new().write(trial, "encoder")?;
         trial.write("tok.json", Encoder::new().tokenizer.to_string())?;
