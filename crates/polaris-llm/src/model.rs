@@ -60,6 +60,7 @@ impl Model {
         let weights =
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
         let vocabulary = vocabulary(&config, &weights)?;
+        crate::recurrence::check(&config, &weights)?;
         check_cache(&config, &weights)?;
         let context = crate::engine::context(&config, options.context);
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
