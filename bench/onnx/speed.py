@@ -2,12 +2,12 @@
 
     pip install onnxruntime numpy            # and torch torchvision for --torch
     python bench/onnx/speed.py POLARIS MODELS [--threads 1,2] [--rounds 5] [--runs 10] [--mode cpu]
-                               [--device DEVICE] [--dim NAME=N] [--torch cpu|cuda] [NAME...]
+                               [--device DEVICE] [--dim NAME=N] [--torch cpu|cuda] [--before POLARIS] [NAME...]
 
 The engines take turns, several rounds of several runs each, so that whatever disturbs one disturbs all. A time
 is the median over the rounds of the medians of their runs; a ratio is their time by ours, so that above 1 means
 that Polaris is faster. MODELS is a folder of .onnx files, as export_models.py writes them. With --json FILE the
-figures are written there too.
+figures are written there too. --before names another build of Polaris that takes its turns as well.
 
 With --torch cuda, for `--mode gpu --device opencl:1` or the like, PyTorch runs eagerly on its GPU without TF32, once
 with inputs and results there (torch) and once with both in the host's memory (copied), as Polaris has them; ONNX
@@ -129,6 +129,8 @@ def measure(arguments, path, threads, given):
     lengths = lengths_of(path, given)
     place = ["--mode", arguments.mode] + (["--device", arguments.device] if arguments.device else [])
     engines = {"polaris": Polaris(arguments.polaris, path, place, threads, lengths, arguments.runs)}
+    if arguments.before:
+        engines["before"] = Polaris(arguments.before, path, place, threads, lengths, arguments.runs)
     if "onnxruntime" in others_of(arguments):
         engines["onnxruntime"] = OnnxRuntime(path, threads, lengths, arguments.runs)
     if arguments.torch:
@@ -153,7 +155,8 @@ def measure(arguments, path, threads, given):
 
 def others_of(arguments):
     """Who Polaris is compared with."""
-    return {None: ["onnxruntime"], "cpu": ["onnxruntime", "torch"], "cuda": ["torch", "copied"]}[arguments.torch]
+    others = {None: ["onnxruntime"], "cpu": ["onnxruntime", "torch"], "cuda": ["torch", "copied"]}[arguments.torch]
+    return ["before"] + others if arguments.before else others
 
 
 def geometric_mean(numbers):
@@ -172,6 +175,7 @@ def main():
     parser.add_argument("--device")
     parser.add_argument("--dim", action="append", default=[])
     parser.add_argument("--torch", choices=["cpu", "cuda"])
+    parser.add_argument("--before")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_intermixed_args()
     given = dict(dim.split("=") for dim in arguments.dim)

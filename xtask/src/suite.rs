@@ -203,11 +203,18 @@ fn polaris(setting: &Setting) -> PathBuf {
     cargo::binary(&setting.root, if setting.long { "release" } else { "debug" }, "polaris")
 }
 
-/// PoCL compiles a kernel when it is launched first, and keeps it in the user's folder unless told otherwise.
+/// PoCL compiles a kernel when it is launched first, and keeps it in the user's folder unless told otherwise. For a
+/// binary it compiles a form for any grid; without specialisation it launches that form too, and compiles no other.
 fn share_kernels_of_pocl(command: &mut Command, root: &Path) {
-    const FOLDER: &str = "POCL_CACHE_DIR";
-    if std::env::var_os(FOLDER).is_none() {
-        command.env(FOLDER, test_folder(root).join("pocl"));
+    let folder = test_folder(root).join("pocl");
+    let settings = [
+        ("POCL_CACHE_DIR", folder.into_os_string()),
+        ("POCL_WORK_GROUP_SPECIALIZATION", "0".into()),
+    ];
+    for (name, value) in settings {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
     }
 }
 

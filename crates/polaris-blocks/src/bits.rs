@@ -22,9 +22,9 @@ pub(crate) fn whole<const N: usize>(elements: &mut [f32]) -> &mut [f32; N] {
 pub(crate) fn half(block: &[u8], at: usize) -> f32 {
     let bits = u32::from(u16::from_le_bytes(*part(block, at)));
     let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits(0x7780_0000);
-    // Infinities and NaNs keep the largest exponent.
-    let is_finite = bits & 0x7c00 != 0x7c00;
-    let special = if is_finite { 0 } else { 0x7f80_0000 };
+    // Infinities and NaNs keep the largest exponent: with one more it reaches the sign.
+    let is_special = ((bits & 0x7c00) + 0x0400) >> 15;
+    let special = is_special.wrapping_neg() & 0x7f80_0000;
     f32::from_bits((bits & 0x8000) << 16 | magnitude.to_bits() | special)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Refusal, Result};
+use crate::{Error, Levels, Refusal, Result, Simd};
 
 /// One format, as a type. Names and sizes are those of [`Block`].
 pub trait Blocks {
@@ -13,8 +13,16 @@ pub trait Blocks {
     /// Bytes of a block.
     const BYTES: usize;
 
+    /// Elements that share a scale: 16 or 32.
+    const GROUP: usize;
+    /// The highest level of an element.
+    const HIGHEST: u8;
+
     /// The elements of one block. Implementations are always inlined and free of branches on data.
     fn decode(block: &[u8], elements: &mut [f32]);
+
+    /// The same of [`CHUNK`](crate::CHUNK) elements, before they are multiplied: see [`Levels`]. Always inlined, too.
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S>;
 
     /// One block that comes near to finite elements: each rounded to the nearest that the scales allow, which follow from
     /// extremes alone.

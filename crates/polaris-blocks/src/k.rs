@@ -14,7 +14,8 @@
 //! bits of Q3_K and the fifth bits of Q5_K belongs to weight 32g + j. The encoders are in `k_encode.rs`.
 
 use crate::bits::{half, part, whole};
-use crate::{Block, Blocks, Refusal, k_encode};
+use crate::levels::{centred, each_of_eight, less_32};
+use crate::{Block, Blocks, Levels, Refusal, Simd, k_encode};
 
 /// The same for each of the four groups whose fields share bytes. Where two fields make a weight, decoders make four
 /// weights of a byte at a time: with constant shifts these loops vectorise.
@@ -23,25 +24,34 @@ fn each(of: impl Fn(usize) -> f32) -> [f32; 4] {
     std::array::from_fn(of)
 }
 
-/// The scale of group `g` of Q3_K: nibbles of the first 8 bytes, the two bits above them in the last 4.
+/// The lower four bits of each byte.
+const NIBBLES: u128 = 0x0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f;
+
+/// Four bytes as one number, so that what is done to it is done to each.
 #[inline(always)]
-fn q3_scale(packed: &[u8; 12], g: usize) -> f32 {
-    let low = packed[g % 8] >> (4 * (g / 8)) & 15;
-    let high = packed[8 + g % 4] >> (2 * (g / 4)) & 3;
-    f32::from((low | high << 4) as i8 - 32)
+fn word(packed: &[u8; 12], at: usize) -> u32 {
+    u32::from_le_bytes(*part(packed, at))
 }
 
-/// Scale and minimum of group `g` of Q4_K and Q5_K, six bits each. The first four are the lower six bits of bytes 0 to 3
-/// and 4 to 7; of the others the lower four bits are the nibbles of bytes 8 to 11, and the upper two those that were left.
+/// The scales of Q3_K, raised by 32, a byte each: nibbles of the first 8 bytes, the two bits above them in the last 4.
 #[inline(always)]
-fn scale_and_min(packed: &[u8; 12], g: usize) -> (f32, f32) {
-    let (scale, min) = if g < 4 {
-        (packed[g] & 63, packed[g + 4] & 63)
-    } else {
-        let both = packed[g + 4];
-        (both & 15 | packed[g - 4] >> 6 << 4, both >> 4 | packed[g] >> 6 << 4)
+fn q3_scales(packed: &[u8; 12]) -> u128 {
+    let [a, b, c] = [word(packed, 0), word(packed, 4), word(packed, 8)];
+    let four = |low: u32, high: u32| u128::from(low & 0x0f0f_0f0f | (high & 0x0303_0303) << 4);
+    four(a, c) | four(b, c >> 2) << 32 | four(a >> 4, c >> 4) << 64 | four(b >> 4, c >> 6) << 96
+}
+
+/// Scales and minima of the groups of Q4_K and Q5_K, six bits each, a byte each. The first four are the lower six bits of
+/// bytes 0 to 3 and 4 to 7; of the others the lower four bits are the nibbles of bytes 8 to 11, and the upper two those
+/// that were left.
+#[inline(always)]
+fn scales_and_minima(packed: &[u8; 12]) -> [u64; 2] {
+    let [a, b, c] = [word(packed, 0), word(packed, 4), word(packed, 8)];
+    let eight = |first: u32, low: u32| {
+        let last = low & 0x0f0f_0f0f | first >> 2 & 0x3030_3030;
+        u64::from(first & 0x3f3f_3f3f) | u64::from(last) << 32
     };
-    (f32::from(scale), f32::from(min))
+    [eight(a, c), eight(b, c >> 4)]
 }
 
 /// The format of its name.
@@ -53,6 +63,8 @@ impl Blocks for Q2_K {
     const BLOCK: Block = Block::Q2_K;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 16 + 64 + 2 + 2;
+    const GROUP: usize = 16;
+    const HIGHEST: u8 = 3;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -70,6 +82,18 @@ impl Blocks for Q2_K {
         }
     }
 
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let both = u128::from_le_bytes(*part(block, 0));
+        let qs = [simd.load(part(block, 16)), simd.load(part(block, 48))];
+        Levels {
+            levels: each_of_eight!(g => simd.bits(qs[g / 4], 2 * (g % 4) as u32, 3)),
+            scales: simd.times(simd.floats(both & NIBBLES), half(block, 80)),
+            minima: simd.times(simd.floats(both >> 4 & NIBBLES), half(block, 82)),
+        }
+    }
+
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q2(x, out)
     }
@@ -84,17 +108,19 @@ impl Blocks for Q3_K {
     const BLOCK: Block = Block::Q3_K;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 32 + 64 + 12 + 2;
+    const GROUP: usize = 16;
+    const HIGHEST: u8 = 7;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let (mut high, qs): ([u8; 32], &[u8; 64]) = (*part(block, 0), part(block, 32));
-        let scales: &[u8; 12] = part(block, 96);
+        let scales = q3_scales(part(block, 96)).to_le_bytes();
         let d = half(block, 108);
         let y: &mut [f32; 256] = whole(y);
         let weight = |dl: f32, low: u8, high: u8| dl * f32::from((low | high << 2) as i8 - 4);
         for (half, y) in y.as_chunks_mut::<128>().0.iter_mut().enumerate() {
             for side in 0..2 {
-                let dl = each(|j| d * q3_scale(scales, 8 * half + 2 * j + side));
+                let dl = each(|j| d * f32::from(scales[8 * half + 2 * j + side] as i8 - 32));
                 let qs: &[u8; 16] = part(qs, 32 * half + 16 * side);
                 for (l, &q) in qs.iter().enumerate() {
                     let at = 16 * side + l;
@@ -107,6 +133,19 @@ impl Blocks for Q3_K {
             }
             high = high.map(|bits| bits >> 4);
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let high = simd.load(part(block, 0));
+        let qs = [simd.load(part(block, 32)), simd.load(part(block, 64))];
+        let levels = each_of_eight!(g => {
+            let third = simd.raised(simd.bits(high, g as u32, 1), 2);
+            simd.or(simd.bits(qs[g / 4], 2 * (g % 4) as u32, 3), third)
+        });
+        let scales = simd.floats(less_32(q3_scales(part(block, 96))));
+        centred(simd, levels, simd.times(scales, half(block, 108)), 4.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -123,21 +162,33 @@ impl Blocks for Q4_K {
     const BLOCK: Block = Block::Q4_K;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 2 + 2 + 12 + 128;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 15;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let (d, dmin) = (half(block, 0), half(block, 2));
-        let scales: &[u8; 12] = part(block, 4);
+        let [scales, minima] = scales_and_minima(part(block, 4)).map(u64::to_le_bytes);
         let y: &mut [f32; 256] = whole(y);
         for (g, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let (scale, min) = scale_and_min(scales, g);
-            let (dl, ml) = (d * scale, dmin * min);
+            let (dl, ml) = (d * f32::from(scales[g]), dmin * f32::from(minima[g]));
             let qs: &[u8; 32] = part(block, 16 + 32 * (g / 2));
             let shift = 4 * (g % 2);
             for (y, &q) in y.iter_mut().zip(qs) {
                 *y = dl * f32::from(q >> shift & 15) - ml;
             }
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let [scales, minima] = scales_and_minima(part(block, 4));
+        let levels = each_of_eight!(g => {
+            simd.bits(simd.load(part(block, 16 + 32 * (g / 2))), 4 * (g % 2) as u32, 15)
+        });
+        let scales = simd.times(simd.twice(scales), half(block, 0));
+        Levels { levels, scales, minima: simd.times(simd.twice(minima), half(block, 2)) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -154,21 +205,37 @@ impl Blocks for Q5_K {
     const BLOCK: Block = Block::Q5_K;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 2 + 2 + 12 + 32 + 128;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 31;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let (d, dmin) = (half(block, 0), half(block, 2));
-        let (scales, fifth): (&[u8; 12], &[u8; 32]) = (part(block, 4), part(block, 16));
+        let [scales, minima] = scales_and_minima(part(block, 4)).map(u64::to_le_bytes);
+        let fifth: &[u8; 32] = part(block, 16);
         let y: &mut [f32; 256] = whole(y);
         for (g, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let (scale, min) = scale_and_min(scales, g);
-            let (dl, ml) = (d * scale, dmin * min);
+            let (dl, ml) = (d * f32::from(scales[g]), dmin * f32::from(minima[g]));
             let qs: &[u8; 32] = part(block, 48 + 32 * (g / 2));
             let shift = 4 * (g % 2);
             for ((y, &q), &fifth) in y.iter_mut().zip(qs).zip(fifth) {
                 *y = dl * f32::from(q >> shift & 15 | (fifth >> g & 1) << 4) - ml;
             }
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let [scales, minima] = scales_and_minima(part(block, 4));
+        let fifth = simd.load(part(block, 16));
+        let levels = each_of_eight!(g => {
+            let fifth = simd.raised(simd.bits(fifth, g as u32, 1), 4);
+            let low = simd.load(part(block, 48 + 32 * (g / 2)));
+            simd.or(simd.bits(low, 4 * (g % 2) as u32, 15), fifth)
+        });
+        let scales = simd.times(simd.twice(scales), half(block, 0));
+        Levels { levels, scales, minima: simd.times(simd.twice(minima), half(block, 2)) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -185,6 +252,8 @@ impl Blocks for Q6_K {
     const BLOCK: Block = Block::Q6_K;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 128 + 64 + 16 + 2;
+    const GROUP: usize = 16;
+    const HIGHEST: u8 = 63;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -207,6 +276,20 @@ impl Blocks for Q6_K {
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let high = [simd.load(part(block, 128)), simd.load(part(block, 160))];
+        let levels = each_of_eight!(g => {
+            // Lower nibbles of 64 bytes, then upper ones.
+            let low = simd.load(part(block, 64 * (g / 4) + 32 * (g % 2)));
+            let high = simd.raised(simd.bits(high[g / 4], 2 * (g % 4) as u32, 3), 4);
+            simd.or(simd.bits(low, 4 * (g % 4 / 2) as u32, 15), high)
+        });
+        let scales = simd.floats(u128::from_le_bytes(*part(block, 192)));
+        centred(simd, levels, simd.times(scales, half(block, 208)), 32.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

@@ -11,7 +11,8 @@
 //! The lower nibble of byte j is weight j, the upper one weight j + 16; bit j of the fifth bits belongs to weight j.
 
 use crate::bits::{bounds, extreme, half, inverse, part, whole, write_half};
-use crate::{Block, Blocks, Refusal};
+use crate::levels::{centred, each_of_eight, each_u16, fives, nibbles};
+use crate::{Block, Blocks, Levels, Refusal, Simd};
 
 /// The numbers of 16 bytes of nibbles, made into weights.
 #[inline(always)]
@@ -63,11 +64,20 @@ impl Blocks for Q4_0 {
     const BLOCK: Block = Block::Q4_0;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 15;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let d = half(block, 0);
         each_nibble(part(block, 2), whole(y), |q| d * (q - 8.0));
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let levels = nibbles(simd, blocks, Self::BYTES, 2);
+        centred(simd, levels, simd.halves_twice(each_u16(blocks, Self::BYTES, 0)), 8.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -89,11 +99,22 @@ impl Blocks for Q4_1 {
     const BLOCK: Block = Block::Q4_1;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 2 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 15;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let (d, m) = (half(block, 0), half(block, 2));
         each_nibble(part(block, 4), whole(y), |q| d * q + m);
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let scales = simd.halves_twice(each_u16(blocks, Self::BYTES, 0));
+        let minima = simd.halves_twice(each_u16(blocks, Self::BYTES, 2));
+        let levels = nibbles(simd, blocks, Self::BYTES, 4);
+        Levels { levels, scales, minima: simd.times(minima, -1.0) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -116,11 +137,20 @@ impl Blocks for Q5_0 {
     const BLOCK: Block = Block::Q5_0;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 4 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 31;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let d = half(block, 0);
         each_of_five(part(block, 2), part(block, 6), whole(y), |q| d * (q - 16.0));
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let levels = fives(simd, blocks, Self::BYTES, 2, 6);
+        centred(simd, levels, simd.halves_twice(each_u16(blocks, Self::BYTES, 0)), 16.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -143,11 +173,22 @@ impl Blocks for Q5_1 {
     const BLOCK: Block = Block::Q5_1;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 2 + 4 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 31;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
         let (d, m) = (half(block, 0), half(block, 2));
         each_of_five(part(block, 4), part(block, 8), whole(y), |q| d * q + m);
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let scales = simd.halves_twice(each_u16(blocks, Self::BYTES, 0));
+        let minima = simd.halves_twice(each_u16(blocks, Self::BYTES, 2));
+        let levels = fives(simd, blocks, Self::BYTES, 4, 8);
+        Levels { levels, scales, minima: simd.times(minima, -1.0) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -172,6 +213,8 @@ impl Blocks for Q8_0 {
     const BLOCK: Block = Block::Q8_0;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 32;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 255;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -180,6 +223,15 @@ impl Blocks for Q8_0 {
         for (y, &q) in whole::<32>(y).iter_mut().zip(qs) {
             *y = d * f32::from(q as i8);
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let levels = each_of_eight!(block => {
+            simd.without_sign(simd.load(part(blocks, block * Self::BYTES + 2)))
+        });
+        centred(simd, levels, simd.halves_twice(each_u16(blocks, Self::BYTES, 0)), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

@@ -9,13 +9,34 @@
 //! Nibbles lie as in Q4_0: the lower one of byte j is weight j of its 32, the upper one weight j + 16.
 
 use crate::bits::{extreme, half, inverse, nearest, part, whole, write_half};
-use crate::{Block, Blocks, Refusal};
+use crate::levels::{centred, each_of_eight, each_u16, less_32, looked_up};
+use crate::{Block, Blocks, Levels, Refusal, Simd};
 
 /// llama.cpp's values for weights that are denser around zero.
 const NON_LINEAR: [f32; 16] = [
     -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
     89.0, 113.0,
 ];
+
+/// The same, raised by 128.
+const NON_LINEAR_LEVELS: [u8; 16] = raised(NON_LINEAR, 128);
+
+/// E2M1 numbers, doubled and raised by 12.
+const E2M1_LEVELS: [u8; 16] = raised(
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0],
+    12,
+);
+
+/// Whole numbers without signs.
+const fn raised(values: [f32; 16], by: i32) -> [u8; 16] {
+    let mut levels = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        levels[i] = (values[i] as i32 + by) as u8;
+        i += 1;
+    }
+    levels
+}
 
 /// The place of the value that comes nearest.
 fn nearest_value(value: f32) -> u8 {
@@ -51,6 +72,8 @@ impl Blocks for IQ4_NL {
     const BLOCK: Block = Block::IQ4_NL;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 2 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 241;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -60,6 +83,13 @@ impl Blocks for IQ4_NL {
             y[j] = d * NON_LINEAR[usize::from(qs[j] & 15)];
             y[j + 16] = d * NON_LINEAR[usize::from(qs[j] >> 4)];
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let levels = looked_up(simd, &NON_LINEAR_LEVELS, blocks, Self::BYTES, 2);
+        centred(simd, levels, simd.halves_twice(each_u16(blocks, Self::BYTES, 0)), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -82,6 +112,8 @@ impl Blocks for IQ4_XS {
     const BLOCK: Block = Block::IQ4_XS;
     const ELEMENTS: usize = 256;
     const BYTES: usize = 2 + 2 + 4 + 128;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 241;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -98,6 +130,23 @@ impl Blocks for IQ4_XS {
                 y[j + 16] = dl * NON_LINEAR[usize::from(qs[j] >> 4)];
             }
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let block = &blocks[..Self::BYTES];
+        let levels = looked_up(simd, &NON_LINEAR_LEVELS, block, 16, 8);
+        // Fields are moved apart: halves of what is left, until each has a byte.
+        let mut low = u64::from(u32::from_le_bytes(*part(block, 4)));
+        low = (low | low << 16) & 0x0000_ffff_0000_ffff;
+        low = (low | low << 8) & 0x00ff_00ff_00ff_00ff;
+        low = (low | low << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+        let mut high = u64::from(u16::from_le_bytes(*part(block, 2)));
+        high = (high | high << 24) & 0x0000_00ff_0000_00ff;
+        high = (high | high << 12) & 0x000f_000f_000f_000f;
+        high = (high | high << 6) & 0x0303_0303_0303_0303;
+        let scales = simd.twice(less_32(u128::from(low | high << 4)) as u64);
+        centred(simd, levels, simd.times(scales, half(block, 0)), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -129,6 +178,8 @@ impl Blocks for MXFP4 {
     const BLOCK: Block = Block::MXFP4;
     const ELEMENTS: usize = 32;
     const BYTES: usize = 1 + 16;
+    const GROUP: usize = 32;
+    const HIGHEST: u8 = 24;
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -138,6 +189,14 @@ impl Blocks for MXFP4 {
             y[j] = d * doubled_e2m1(qs[j] & 15);
             y[j + 16] = d * doubled_e2m1(qs[j] >> 4);
         }
+    }
+
+    #[inline(always)]
+    fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
+        let blocks = &blocks[..8 * Self::BYTES];
+        let levels = looked_up(simd, &E2M1_LEVELS, blocks, Self::BYTES, 1);
+        let scales = each_of_eight!(block => mxfp4_scale(blocks[block * Self::BYTES]));
+        centred(simd, levels, simd.floats_twice(scales), 12.0)
     }
 
     /// The bytes of the Python package, but that blocks below 2^-125 get the smallest exponent, where the package lets it

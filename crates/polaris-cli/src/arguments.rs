@@ -210,12 +210,13 @@ pub enum Command {
     /// Commands: /system TEXT, /reset, /save FILE, /help, /exit. docs/llm.md describes models, formats and options.
     #[command(after_help = "Examples:
   polaris chat model.gguf
+  polaris chat SmolLM2-135M-Instruct
   polaris chat model.gguf --system 'Answer in one sentence.' -c 8192
   echo 'Name three stars.' | polaris chat model.gguf --json
   polaris chat model.gguf --json-schema answer.json --temperature 0")]
     Chat(Box<Chat>),
 
-    /// Generate text with a language model, from a GGUF file or from `polaris train`
+    /// Generate text with a language model: a GGUF file, a folder of Hugging Face, or one of `polaris train`
     ///
     /// Prints the text on stdout while it is generated. For GPTs of `polaris train`, `--temperature`, `--top-k`,
     /// `--seed`, `--prompt` and `--tokens` apply; they sample from all tokens unless `--top-k` says otherwise.
@@ -267,10 +268,10 @@ pub enum Command {
   polaris embed model.onnx sentences.txt.gz -o vectors.jsonl --pooling cls --mode gpu --json")]
     Embed(Box<Embed>),
 
-    /// Show what a model is made of: ONNX or GGUF
+    /// Show what a model is made of: ONNX, GGUF or a folder of Hugging Face
     ///
-    /// For a GGUF file: metadata, architecture, tensors by type, and whether weights and cache fit each device. For an
-    /// ONNX model: inputs, outputs, parameters and operators.
+    /// For a language model: metadata by GGUF's keys, architecture, tensors by type, and whether weights and cache fit each
+    /// device. For an ONNX model: inputs, outputs, parameters and operators.
     ///
     /// Lists unsupported operators, and the work and memory of one run with the dimensions of `--dim`. Operators are
     /// counted as they are in the file, before the graph passes.
@@ -282,7 +283,7 @@ pub enum Command {
 
     /// Print the plan of a model: its instructions with device, operands and memory
     ///
-    /// For a GGUF file: the steps that compute one token, or as many as `--dim tokens=N` says. For an ONNX model:
+    /// For a language model: the steps that compute one token, or as many as `--dim tokens=N` says. For an ONNX model:
     ///
     /// The first line counts what each graph pass changed. With `--mode hybrid`, instructions without a stored time are
     /// measured first; each line then shows its predicted time, and the last line the predictions for the CPU, the

@@ -24,6 +24,8 @@ pub struct Yarn {
     pub beta_slow: f64,
     /// How much of the ramp counts: 1, or 0 for none.
     pub extrapolation: f64,
+    /// Whether the ramp begins and ends at whole pairs.
+    pub truncates: bool,
 }
 
 /// A rotary embedding.
@@ -83,8 +85,9 @@ impl Rotary {
             let ratio = yarn.original_context as f64 / (turns * std::f64::consts::TAU);
             self.size as f64 * ratio.ln() / (2.0 * self.base.ln())
         };
-        let low = pair_of(yarn.beta_fast).floor().max(0.0);
-        let high = pair_of(yarn.beta_slow).ceil().min(self.size as f64 - 1.0);
+        let (low, high) = (pair_of(yarn.beta_fast), pair_of(yarn.beta_slow));
+        let (low, high) = if yarn.truncates { (low.floor(), high.ceil()) } else { (low, high) };
+        let (low, high) = (low.max(0.0), high.min(self.size as f64 - 1.0));
         let ramp = (pair as f64 - low) / (high - low).max(0.001);
         1.0 - ramp.clamp(0.0, 1.0)
     }
@@ -126,8 +129,13 @@ mod tests {
 
     #[test]
     fn yarn_keeps_high_frequencies_and_divides_low_ones() {
-        let yarn =
-            Yarn { original_context: 4096, beta_fast: 32.0, beta_slow: 1.0, extrapolation: 1.0 };
+        let yarn = Yarn {
+            original_context: 4096,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            extrapolation: 1.0,
+            truncates: true,
+        };
         let plain = rotary(Scaling::None).frequencies().unwrap();
         let scaled = rotary(Scaling::Yarn(yarn)).frequencies().unwrap();
         assert_eq!(scaled[0], plain[0]);

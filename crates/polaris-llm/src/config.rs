@@ -9,7 +9,7 @@ use crate::architecture::{
     self, Alibi, Architecture, AttentionScale, EmbeddingScale, LogitScale, Normalize, Quirk,
     ResidualScale, Rotated, SlidingRotary,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, own};
 
 /// Limits of what a file may say; beyond them it is damaged or hostile.
 const MOST_LAYERS: usize = 4096;
@@ -272,6 +272,13 @@ fn or_one(value: f64) -> f64 {
 fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     let rule = keys.architecture.window;
     let size = keys.count("attention.sliding_window")?.unwrap_or(rule.default);
+    if let Some(slides) = own::layers(keys.metadata, own::SLIDING_LAYERS, count)? {
+        if size == 0 && slides.contains(&true) {
+            let name = keys.name("attention.sliding_window");
+            return Err(Error::model(format!("its metadata do not have `{name}`")));
+        }
+        return Ok(slides.into_iter().map(|slides| slides.then_some(size)).collect());
+    }
     let size = if size > 0 && rule.fixed > 0 { rule.fixed } else { size };
     if size == 0 && keys.architecture.rotated == Rotated::Sliding {
         let name = keys.name("attention.sliding_window");
@@ -306,10 +313,12 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
 
 /// Files with sections of several positions (text, height, width) rotate halves, whatever their architecture does else.
 fn pairing(keys: &Keys) -> Result<Option<Pairing>> {
+    let stated = own::pairing(keys.metadata)?;
     let sections = keys.metadata.list::<u64>(&keys.name("rope.dimension_sections"));
     let has_sections =
         matches!(sections, Ok(Some(list)) if list.len() > 1 && list[0] > 0 && list[1] > 0);
     Ok(match keys.architecture.rotary {
+        Some(_) if stated.is_some() => stated,
         Some(_) if has_sections && keys.architecture.sections => Some(Pairing::Halves),
         pairing => pairing,
     })
@@ -355,6 +364,7 @@ fn rotary(keys: &Keys, context: usize, sliding: bool) -> Result<Option<Rotary>> 
                 beta_fast: keys.number("rope.scaling.yarn_beta_fast", 32.0)?,
                 beta_slow: keys.number("rope.scaling.yarn_beta_slow", 1.0)?,
                 extrapolation: 1.0,
+                truncates: keys.metadata.get(own::YARN_TRUNCATES)?.unwrap_or(true),
             };
             let grown = |by: f64| if factor > 1.0 { 1.0 + 0.1 * by * factor.ln() } else { 1.0 };
             let multiplier = keys.number("rope.scaling.yarn_log_multiplier", 0.0)?;
@@ -422,6 +432,8 @@ fn layers(
         _ => None,
     };
     let finetuned = keys.get("rope.scaling.finetuned")?.unwrap_or(true);
+    let stated_rotated = own::layers(keys.metadata, own::ROTATED_LAYERS, count)?;
+    let stated_scale = own::attention_scale(keys.metadata)?;
     let layer = |number: usize| -> Result<Layer> {
         let (heads, key_heads) = (heads[number], key_heads[number]);
         if heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads) {
@@ -436,7 +448,7 @@ fn layers(
             return Err(Error::model(format!("layer {number} has heads without elements")));
         }
         let head_scale = 1.0 / (key_size as f64).sqrt();
-        let attention_scale = match architecture.attention_scale {
+        let ruled_scale = match architecture.attention_scale {
             AttentionScale::Head => head_scale,
             AttentionScale::Key => match keys.number("attention.scale", 0.0)? {
                 0.0 => head_scale,
@@ -449,18 +461,19 @@ fn layers(
             AttentionScale::OutputKey(default) => keys.number("attention.output_scale", default)?,
             AttentionScale::Inverse => 1.0 / key_size as f64,
         };
+        let rotates_by_rule = match architecture.rotated {
+            Rotated::All => true,
+            Rotated::Sliding => slides,
+            Rotated::SlidingIfAny => slides || !slides_at_all,
+            Rotated::ExceptEvery(period) => !(number + 1).is_multiple_of(period),
+            Rotated::InModelsOf(layers) => layers == count,
+            Rotated::Finetuned => finetuned,
+            Rotated::Pattern => {
+                pattern.as_ref().is_none_or(|pattern| pattern.get(number).copied().unwrap_or(true))
+            }
+        };
         let rotates = architecture.rotary.is_some()
-            && match architecture.rotated {
-                Rotated::All => true,
-                Rotated::Sliding => slides,
-                Rotated::SlidingIfAny => slides || !slides_at_all,
-                Rotated::ExceptEvery(period) => !(number + 1).is_multiple_of(period),
-                Rotated::InModelsOf(layers) => layers == count,
-                Rotated::Finetuned => finetuned,
-                Rotated::Pattern => pattern
-                    .as_ref()
-                    .is_none_or(|pattern| pattern.get(number).copied().unwrap_or(true)),
-            };
+            && stated_rotated.as_ref().map_or(rotates_by_rule, |rotated| rotated[number]);
         let temperature = match architecture.temperature {
             architecture::Temperature::None => false,
             architecture::Temperature::Unrotated { .. } => !rotates,
@@ -472,7 +485,7 @@ fn layers(
             key_heads,
             key_size,
             value_size,
-            attention_scale,
+            attention_scale: stated_scale.unwrap_or(ruled_scale),
             window: windows[number],
             chunks: architecture.window.chunks,
             rotary: rotates.then_some(usize::from(slides)),

@@ -1,6 +1,6 @@
-//! Language models: decoders from GGUF files, on the CPU and on OpenCL devices.
+//! Language models: decoders from GGUF files and folders of Hugging Face, on the CPU and on OpenCL devices.
 //!
-//! [`Model`] is a loaded file. [`Engine`] runs it: tokens in, logits out, with a cache of keys and values that keeps
+//! [`Model`] is a loaded file or folder. [`Engine`] runs it: tokens in, logits out, with a cache of keys and values that keeps
 //! what sequences have in common. A model is a [plan](Engine::describe) of operations that `polaris-ops` has; what
 //! architectures differ in is data ([`architecture`]).
 
@@ -13,9 +13,12 @@ mod chat;
 mod config;
 mod engine;
 mod error;
+mod form;
 mod generate;
+mod huggingface;
 mod inputs;
 mod model;
+mod own;
 mod perplexity;
 mod plan;
 mod source;
@@ -25,6 +28,7 @@ pub use chat::Chat;
 pub use config::{Config, Layer, Mixture};
 pub use engine::{CacheType, Engine, EngineOptions, Wanted};
 pub use error::{Error, Result};
+pub use form::{Elements, Form, Rows};
 pub use generate::{Finish, GenerateOptions, Generated, Prompt};
 pub use model::{LoadOptions, Model};
 pub use perplexity::{Divergence, Perplexity, PerplexityOptions};

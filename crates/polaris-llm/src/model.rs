@@ -38,7 +38,7 @@ pub struct LoadOptions {
 }
 
 impl Model {
-    /// Opens a GGUF file on a device.
+    /// Opens a GGUF file or a folder of Hugging Face on a device, as [`Source::open`] does.
     ///
     /// # Errors
     /// If the file is not valid, its architecture is not supported, or there is no room.
@@ -65,10 +65,7 @@ impl Model {
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
         let layers = config.layers.len();
         weights.ignore(|name| is_ignorable(name, layers));
-        let tokenizer = match source.metadata.get::<&str>("tokenizer.ggml.model")? {
-            None | Some("no_vocab" | "none") => None,
-            Some(_) => Some(Tokenizer::from_gguf(&source.metadata)?),
-        };
+        let tokenizer = source.tokenizer()?;
         let text = |key: &str| -> Result<Option<String>> {
             Ok(source.metadata.get::<&str>(key)?.map(str::to_owned))
         };

@@ -1,13 +1,15 @@
 //! A model as files have it: metadata and tensors, by the names that GGUF has for them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polaris_gguf::{Gguf, Metadata};
 use polaris_runtime::MappedFile;
+use polaris_tokenizer::Tokenizer;
 
+use crate::form::Form;
 use crate::weights::SourceTensor;
-use crate::{Error, Result};
+use crate::{Error, Result, huggingface};
 
 /// Metadata and tensors of a model. Tensors are in mapped files until someone reads them.
 #[derive(Debug)]
@@ -16,14 +18,20 @@ pub struct Source {
     pub metadata: Metadata,
     /// The tensors, by GGUF's names.
     pub tensors: BTreeMap<String, SourceTensor>,
+    /// The folder of Hugging Face that it is from, which has the tokenizer.
+    pub folder: Option<PathBuf>,
 }
 
 impl Source {
-    /// Opens a GGUF file (or any part of one that was split).
+    /// Opens a GGUF file (or any part of one that was split), or a folder of Hugging Face: `config.json` and
+    /// `model.safetensors`, or an index of several such files.
     ///
     /// # Errors
     /// If it cannot be read, or is not valid.
     pub fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return huggingface::open(path);
+        }
         let gguf = Gguf::open(path, |path| MappedFile::open(path).map(|file| file.bytes()))?;
         Self::from_gguf(&gguf)
     }
@@ -39,13 +47,36 @@ impl Source {
                 ty: tensor.ty(),
                 dims: tensor.shape().dims().to_vec(),
                 parts: vec![tensor.bytes()],
+                form: Form::Plain,
             };
             if tensors.insert(tensor.name().to_owned(), entry).is_some() {
                 let name = polaris_core::printable(tensor.name()).into_owned();
                 return Err(Error::model(format!("the tensor `{name}` is there twice")));
             }
         }
-        Ok(Self { metadata: gguf.metadata().clone(), tensors })
+        Ok(Self { metadata: gguf.metadata().clone(), tensors, folder: None })
+    }
+
+    /// Whether a path is a folder with the configuration of a model.
+    pub fn is_folder(path: &Path) -> bool {
+        huggingface::is_model(path)
+    }
+
+    /// Its tokenizer, if it has one.
+    ///
+    /// # Errors
+    /// If it is not valid.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>> {
+        if let Some(folder) = &self.folder {
+            return match folder.join("tokenizer.json").exists() {
+                true => Ok(Some(Tokenizer::open_folder(folder)?)),
+                false => Ok(None),
+            };
+        }
+        Ok(match self.metadata.get::<&str>("tokenizer.ggml.model")? {
+            None | Some("no_vocab" | "none") => None,
+            Some(_) => Some(Tokenizer::from_gguf(&self.metadata)?),
+        })
     }
 
     /// Bytes of all tensors.

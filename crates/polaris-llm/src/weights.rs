@@ -9,6 +9,7 @@ use polaris_gguf::TensorType;
 use polaris_ops::{Array, Block};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
+use crate::form::Form;
 use crate::{Error, Result};
 
 /// A tensor as a file has it.
@@ -20,12 +21,18 @@ pub struct SourceTensor {
     pub dims: Vec<usize>,
     /// Its bytes, which may be in several places that follow one another.
     pub parts: Vec<Bytes>,
+    /// How they become the tensor.
+    pub form: Form,
 }
 
 impl SourceTensor {
     /// Its bytes in all.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
+        let stored = || self.parts.iter().map(Bytes::len).sum();
+        match self.form {
+            Form::Plain => stored(),
+            _ => self.ty.bytes_of(&self.dims).unwrap_or_else(stored),
+        }
     }
 }
 
@@ -145,6 +152,7 @@ impl Weights {
 /// A tensor on a device: matrices as they are stored, vectors as `f32`.
 fn load(device: &DeviceRef, tensor: &SourceTensor) -> Result<Array> {
     let shape = Shape::new(&tensor.dims)?;
+    let parts = tensor.form.apply(&tensor.dims, &tensor.parts)?;
     let is_vector = tensor.dims.iter().filter(|&&dim| dim > 1).count() <= 1;
     let dtype = match tensor.ty {
         TensorType::F32 => DType::F32,
@@ -154,16 +162,16 @@ fn load(device: &DeviceRef, tensor: &SourceTensor) -> Result<Array> {
             let Some(block) = block_of(ty) else {
                 return Err(Error::model(format!("tensors of type {ty} are not supported")));
             };
-            let buffer = buffer(device, DType::U8, &tensor.parts)?;
+            let buffer = buffer(device, DType::U8, &parts)?;
             return Ok(Array::of_blocks(buffer, Layout::contiguous(shape), block)?);
         }
     };
     if is_vector && dtype != DType::F32 {
-        let bytes: Vec<u8> = tensor.parts.concat();
+        let bytes: Vec<u8> = parts.concat();
         let values = polaris_gguf::dequantize(tensor.ty, &bytes)?;
         return Ok(Array::from_slice(device, &tensor.dims, &values)?);
     }
-    let buffer = buffer(device, dtype, &tensor.parts)?;
+    let buffer = buffer(device, dtype, &parts)?;
     Ok(Array::new(buffer, Layout::contiguous(shape))?)
 }
 

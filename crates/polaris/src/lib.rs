@@ -21,7 +21,7 @@
 //! | `train` | [`nn`], [`data`] |
 //! | `text` | tokenizers, [`models`]: text to vectors |
 //! | `image` | images as inputs and as data sets |
-//! | `llm` | [`llm`]: language models from GGUF files |
+//! | `llm` | [`llm`]: language models from GGUF files and folders of Hugging Face |
 //! | `tools` | [`bench`](mod@bench), [`check`], [`tuner`] |
 //!
 //! All are on by default. Without any of them there are devices, tensors with gradients, and all operations.

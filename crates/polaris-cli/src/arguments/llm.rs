@@ -177,7 +177,7 @@ pub struct Constraint {
 /// Options of `chat`.
 #[derive(Debug, Args)]
 pub struct Chat {
-    /// A GGUF file, or any part of one that was split
+    /// A GGUF file (any part of one that was split), or a folder of Hugging Face
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
@@ -202,7 +202,7 @@ pub struct Chat {
 /// Options of `perplexity`.
 #[derive(Debug, Args)]
 pub struct Perplexity {
-    /// A GGUF file, or any part of one that was split
+    /// A GGUF file (any part of one that was split), or a folder of Hugging Face
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
@@ -249,7 +249,7 @@ pub struct Tokenize {
 /// Options of `bench llm`.
 #[derive(Debug, Args)]
 pub struct BenchLlm {
-    /// A GGUF file, or any part of one that was split
+    /// A GGUF file (any part of one that was split), or a folder of Hugging Face
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 

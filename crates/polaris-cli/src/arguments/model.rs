@@ -126,7 +126,7 @@ pub struct Info {
     #[command(flatten)]
     pub choice: ModelChoice,
 
-    /// Count the memory of this many tokens of context, for GGUF files [default: the model's context, at most 4096]
+    /// Count the memory of this many tokens of context, for language models [default: the model's context, at most 4096]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
 }

@@ -59,7 +59,7 @@ pub struct Export {
 /// Options of `generate`.
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// A GGUF file, a model file of `polaris train`, or the folder of a training run
+    /// A GGUF file, a folder of Hugging Face, a model file of `polaris train`, or the folder of a training run
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 

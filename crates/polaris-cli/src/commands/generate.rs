@@ -24,7 +24,7 @@ struct Generated {
 }
 
 pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
-    if super::llm::is_gguf(&options.model) {
+    if super::llm::is_language_model(&options.model) {
         return super::llm::generate::run(global, options);
     }
     let json = global.json;

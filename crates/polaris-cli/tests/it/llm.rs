@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::common::{Answer, Home};
-use crate::tiny_llm::Tiny;
+use crate::tiny_llm::{Tiny, folder};
 
 fn model(home: &Home) -> PathBuf {
     let path = home.path("tiny.gguf");
@@ -198,5 +198,49 @@ fn speed_is_a_document_with_a_result_for_each_test() {
         assert_eq!((&result["threads"], &result["device"]), (&1.into(), &"cpu".into()));
         assert!(result["tokens_per_second"].as_f64().unwrap() > 0.0);
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_folder_is_used_as_a_file_is() {
+    let home = Home::new();
+    let file = model(&home).display().to_string();
+    let path = home.path("tiny");
+    std::fs::create_dir(&path).unwrap();
+    folder::write(&path, &Tiny::LLAMA, 2);
+    folder::write_tokenizer(&path);
+    let path = path.display().to_string();
+    let info = home.run(&format!("info {path} --device cpu --json")).exits_with(0).json();
+    assert_eq!((&info["architecture"], &info["supported"]), (&"llama".into(), &true.into()));
+    assert_eq!((&info["name"], &info["layers"]), (&"tiny".into(), &3.into()));
+    let plan = home.run(&format!("plan {path} --device cpu --json")).exits_with(0).json();
+    assert!(plan["steps"].as_array().unwrap().len() > 30);
+    let generated = [&file, &path].map(|model| {
+        let command = format!(
+            "generate {model} --device cpu -p abc -n 8 --temperature 0 --ignore-end --json"
+        );
+        home.run(&command).exits_with(0).json()["text"].clone()
+    });
+    assert_eq!(generated[0], generated[1]);
+    let tokens =
+        home.run(&format!("tokenize {path} ab<end> --special --json")).exits_with(0).json();
+    assert_eq!(tokens["count"], 3);
+    let text = home.path("text.txt");
+    std::fs::write(&text, "It is a star, and it is far away. ".repeat(8)).unwrap();
+    let scored = format!("perplexity {path} {} --device cpu --window 32 --json", text.display());
+    assert!(home.run(&scored).exits_with(0).json()["perplexity"].as_f64().unwrap() > 1.0);
+    let chat = format!("chat {path} --device cpu -c 128 -n 4 --temperature 0 --json");
+    let answer = with_input(&home, &chat, "hello\n").exits_with(0);
+    assert!(!answer.stderr.contains("ChatML"), "{answer:#?}");
+    home.run(&format!("bench llm {path} --device cpu --threads 1 -p 8 -n 2 -r 1 --json"))
+        .exits_with(0);
+    let empty = home.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let error = home.run(&format!("chat {} --device cpu", empty.display())).exits_with(3);
+    assert!(error.stderr.contains("config.json"), "{error:#?}");
+    std::fs::write(empty.join("config.json"), r#"{"model_type": "mamba"}"#).unwrap();
+    for command in ["chat", "generate", "info", "plan"] {
+        let error = home.run(&format!("{command} {} --device cpu", empty.display())).exits_with(3);
+        assert!(error.stderr.contains("`mamba` is not supported"), "{error:#?}");
     }
 }

@@ -57,23 +57,16 @@ fn gated(view: &View<'_>, x: ValueId, gate: ValueId, number: f64) -> Option<(&'s
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     fn check(operator: &str, write: impl Fn(&mut GraphBuilder, ValueId) -> ValueId) {
         let mut draft = GraphBuilder::new("test");
         let x = draft.input("x", F32, ["n", "5"]);
         let made = write(&mut draft, x);
         draft.output(made);
-        let graph = check_pass(draft, both, &[("x", floats(&[40, 5]))], 1e-6);
+        let graph = check_pass(draft, and_dead(run), &[("x", floats(&[40, 5]))], 1e-6);
         assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
     }
 

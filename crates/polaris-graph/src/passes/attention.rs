@@ -244,19 +244,12 @@ fn written(edits: &mut Edits, old: &Node, found: &Found, result: ValueId) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{
         ElementType::{self, F32},
         GraphBuilder,
     };
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     const Q: [&str; 4] = ["b", "2", "q", "5"];
     const K: [&str; 4] = ["b", "2", "k", "5"];
@@ -290,7 +283,7 @@ mod tests {
             let weights = draft.node("Softmax", [scores]);
             let made = draft.node("MatMul", [weights, v]);
             draft.output_as(made, "y");
-            let graph = check_pass(draft, both, &inputs(), 1e-6);
+            let graph = check_pass(draft, and_dead(run), &inputs(), 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
             assert_eq!(count(&graph, "Attention"), 1);
         }
@@ -314,7 +307,7 @@ mod tests {
         draft.output(made);
         let mut all = inputs();
         all.extend(given.iter().cloned());
-        check_pass(draft, both, &all, 1e-6)
+        check_pass(draft, and_dead(run), &all, 1e-6)
     }
 
     #[test]
@@ -396,7 +389,7 @@ mod tests {
             let weights = draft.node("Softmax", [masked]);
             let made = draft.node("MatMul", [weights, v]);
             draft.output(made);
-            let graph = check_pass(draft, both, &inputs(), 1e-6);
+            let graph = check_pass(draft, and_dead(run), &inputs(), 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
             assert_eq!(graph.nodes[0].attributes.int("is_causal").unwrap(), Some(1));
         }
@@ -414,7 +407,7 @@ mod tests {
         draft.output(made);
         let given =
             [("q", floats(&[6, 4, 5])), ("k", floats(&[6, 5, 7])), ("v", floats(&[6, 7, 3]))];
-        let graph = check_pass(draft, both, &given, 1e-6);
+        let graph = check_pass(draft, and_dead(run), &given, 1e-6);
         assert_eq!(count(&graph, "Attention"), 1, "{graph}");
     }
 

@@ -73,16 +73,9 @@ fn is_power(view: &View<'_>, id: ValueId, factors: &[ValueId]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     /// In one of the orders that exporters use.
     fn with_erf(draft: &mut GraphBuilder, x: ValueId, order: usize) -> ValueId {
@@ -119,7 +112,7 @@ mod tests {
             let x = draft.input("x", F32, ["n", "5"]);
             let made = with_erf(&mut draft, x, order);
             draft.output_as(made, "y");
-            let graph = check_pass(draft, both, &[("x", floats(&[7, 5]))], 1e-6);
+            let graph = check_pass(draft, and_dead(run), &[("x", floats(&[7, 5]))], 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{order}: {graph}");
             assert_eq!(count(&graph, "Gelu"), 1);
         }
@@ -149,7 +142,7 @@ mod tests {
             let made = draft.node("Mul", [x, gate]);
             let made = draft.node("Mul", [half, made]);
             draft.output(made);
-            let graph = check_pass(draft, both, &[("x", floats(&[7, 5]))], 1e-6);
+            let graph = check_pass(draft, and_dead(run), &[("x", floats(&[7, 5]))], 1e-6);
             assert_eq!(graph.nodes.len(), 1, "{graph}");
         }
     }

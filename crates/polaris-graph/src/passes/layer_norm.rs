@@ -168,16 +168,9 @@ fn ones(view: &View<'_>, found: &Found) -> Option<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     struct Form {
         centred: bool,
@@ -233,7 +226,7 @@ mod tests {
             let x = draft.input("x", F32, ["n", "3", "6"]);
             let made = written_out(&mut draft, x, &form);
             draft.output_as(made, "y");
-            let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 6]))], 1e-5);
+            let graph = check_pass(draft, and_dead(run), &[("x", floats(&[2, 3, 6]))], 1e-5);
             let operator = if form.centred { "LayerNormalization" } else { "RMSNormalization" };
             assert_eq!(count(&graph, operator), 1, "{graph}");
             let extra = usize::from(form.bias && !form.centred);

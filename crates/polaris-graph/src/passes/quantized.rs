@@ -279,17 +279,10 @@ fn bias(
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
     use polaris_onnx::GraphBuilder;
 
-    use super::super::testing::{check_pass, check_unchanged, count};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count};
     use super::*;
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     fn bytes(element: ElementType, shape: &[usize]) -> Tensor {
         let elements: usize = shape.iter().product();
@@ -348,7 +341,7 @@ mod tests {
             (between("Gemm", &[4, 3], &[0.01], None), &rows, "QLinearMatMul"),
         ] {
             // Ties may be rounded otherwise: one step of 255.
-            let graph = check_pass(draft, both, inputs, 1.01 / 30.0);
+            let graph = check_pass(draft, and_dead(run), inputs, 1.01 / 30.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
         }
     }
@@ -377,7 +370,7 @@ mod tests {
             let zero = draft.constant(Tensor::scalar(30u8));
             let y = draft.node("QuantizeLinear", [y, of_y, zero]);
             draft.output_as(y, "y");
-            let graph = check_pass(draft, both, &rows, 1.01 / 30.0);
+            let graph = check_pass(draft, and_dead(run), &rows, 1.01 / 30.0);
             let found = (count(&graph, "QLinearConv"), count(&graph, "Reshape"));
             assert_eq!((graph.nodes.len(), found), (3, (1, 2)), "{graph}");
         }
@@ -404,7 +397,7 @@ mod tests {
         let image = [("x", bytes(ElementType::U8, &[2, 2, 6, 6]))];
         for operator in ["MaxPool", "Flatten", "Transpose"] {
             let draft = moving(operator, (7, 0.1), (7, 0.1));
-            let graph = check_pass(draft, both, &image, 0.0);
+            let graph = check_pass(draft, and_dead(run), &image, 0.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
             check_unchanged(moving(operator, (7, 0.1), (8, 0.1)), run);
             check_unchanged(moving(operator, (7, 0.1), (7, 0.2)), run);
@@ -426,7 +419,7 @@ mod tests {
             let (scale, zeros) = (draft.number(0.3), draft.constant(Tensor::scalar(zero)));
             let y = draft.node("QuantizeLinear", [y, scale, zeros]);
             draft.output_as(y, "y");
-            let graph = check_pass(draft, both, &image, 1.01 / 30.0);
+            let graph = check_pass(draft, and_dead(run), &image, 1.01 / 30.0);
             assert_eq!(count(&graph, "QLinearConv"), found, "{graph}");
             assert_eq!(count(&graph, "Relu"), 1 - found, "{graph}");
         }

@@ -202,16 +202,9 @@ fn written(
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     /// As models are exported: angles for each place, twice, and their cosines and sines for all heads.
     fn draft(batch: &str, twice: bool, split: bool) -> GraphBuilder {
@@ -244,7 +237,7 @@ mod tests {
     fn rotations_are_found_with_tables_for_all_or_for_each() {
         for (batch, rows) in [("b", 3), ("1", 1)] {
             let given = [("x", floats(&[3, 2, 4, 6])), ("angles", floats(&[rows, 4, 3]))];
-            let graph = check_pass(draft(batch, true, false), both, &given, 1e-6);
+            let graph = check_pass(draft(batch, true, false), and_dead(run), &given, 1e-6);
             assert_eq!(count(&graph, "RotaryEmbedding"), 1, "{graph}");
             assert_eq!(count(&graph, "Mul"), 0, "{graph}");
         }

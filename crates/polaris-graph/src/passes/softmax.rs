@@ -50,16 +50,9 @@ fn reduced(view: &View<'_>, id: ValueId, operator: &str) -> Option<(ValueId, i64
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     /// Along the axes of the largest element, if it is subtracted, and of the sum.
     fn draft(largest: Option<i64>, axes: &[i64], keepdims: i64) -> GraphBuilder {
@@ -84,7 +77,7 @@ mod tests {
         for axis in [-1, 1] {
             for largest in [None, Some(axis)] {
                 let draft = draft(largest, &[axis], 1);
-                let graph = check_pass(draft, both, &[("x", floats(&[3, 4, 4]))], 1e-6);
+                let graph = check_pass(draft, and_dead(run), &[("x", floats(&[3, 4, 4]))], 1e-6);
                 assert_eq!((graph.nodes.len(), count(&graph, "Softmax")), (1, 1), "{graph}");
             }
         }
@@ -95,7 +88,8 @@ mod tests {
         check_unchanged(draft(None, &[1, 2], 1), run);
         check_unchanged(draft(None, &[1], 0), run);
         // What is subtracted is then no part of it, but does not harm either.
-        let graph = check_pass(draft(Some(1), &[2], 1), both, &[("x", floats(&[3, 4, 4]))], 1e-6);
+        let graph =
+            check_pass(draft(Some(1), &[2], 1), and_dead(run), &[("x", floats(&[3, 4, 4]))], 1e-6);
         assert_eq!(count(&graph, "Sub"), 1);
     }
 }

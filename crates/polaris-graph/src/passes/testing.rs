@@ -2,7 +2,7 @@
 
 use polaris_onnx::{Graph, GraphBuilder, Tensor, Value, interpret};
 
-use super::Place;
+use super::{Place, dead};
 
 /// Numbers between -1 and 1 that look random.
 pub fn floats(shape: &[usize]) -> Tensor {
@@ -31,6 +31,15 @@ pub fn check_pass(
     }
     assert!(count > 0 || before.nodes.len() == after.nodes.len());
     after
+}
+
+/// The pass, then the removal of what nobody reads any more.
+pub fn and_dead(pass: impl Fn(&mut Graph, Place) -> usize) -> impl Fn(&mut Graph, Place) -> usize {
+    move |graph, place| {
+        let found = pass(graph, place);
+        dead::run(graph, place);
+        found
+    }
 }
 
 /// Runs a pass that shall find nothing.

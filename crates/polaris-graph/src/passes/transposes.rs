@@ -139,16 +139,9 @@ fn passed_through(view: &View<'_>, node: &Node) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dead;
-    use super::super::testing::{check_pass, check_unchanged, count, floats};
+    use super::super::testing::{and_dead, check_pass, check_unchanged, count, floats};
     use super::*;
     use polaris_onnx::{ElementType::F32, GraphBuilder};
-
-    fn both(graph: &mut Graph, place: Place) -> usize {
-        let found = run(graph, place);
-        dead::run(graph, place);
-        found
-    }
 
     fn turn(draft: &mut GraphBuilder, x: ValueId, order: &[i64]) -> ValueId {
         draft.node_with("Transpose", [x], [("perm", order)])
@@ -163,7 +156,7 @@ mod tests {
             let y = turn(&mut draft, y, &second);
             let y = draft.node("Exp", [y]);
             draft.output(y);
-            let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 4]))], 0.0);
+            let graph = check_pass(draft, and_dead(run), &[("x", floats(&[2, 3, 4]))], 0.0);
             assert_eq!(count(&graph, "Transpose"), nodes, "{graph}");
         }
     }
@@ -179,7 +172,7 @@ mod tests {
         let y = draft.node("Exp", [y]);
         let y = turn(&mut draft, y, &[0, 3, 1, 2]);
         draft.output_as(y, "y");
-        let graph = check_pass(draft, both, &[("x", floats(&[2, 3, 4, 5]))], 0.0);
+        let graph = check_pass(draft, and_dead(run), &[("x", floats(&[2, 3, 4, 5]))], 0.0);
         assert_eq!((graph.nodes.len(), count(&graph, "Transpose")), (3, 0), "{graph}");
     }
 

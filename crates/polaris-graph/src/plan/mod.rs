@@ -146,61 +146,45 @@ pub enum Step {
     },
 }
 
-impl Step {
-    /// Does something with every array, inputs first.
-    pub fn for_operands(&self, mut each: impl FnMut(&Operand)) {
-        match self {
+/// Does something with every array of a step, inputs first, through references of either kind.
+macro_rules! each_operand {
+    ($step:expr, $each:expr, $iter:ident) => {
+        match $step {
             Self::Device { inputs, output, .. } => {
-                inputs.iter().for_each(&mut each);
-                each(output);
+                inputs.$iter().for_each(&mut $each);
+                $each(output);
             }
             Self::Transfer { input, output } => {
                 if let Origin::Array(input) = input {
-                    each(input);
+                    $each(input);
                 }
-                each(output);
+                $each(output);
             }
             Self::Host { inputs, captured, outputs } => {
-                for input in inputs.iter().flatten().chain(captured) {
+                for input in inputs.$iter().flatten().chain(captured) {
                     if let HostInput::Array(operand, _) = input {
-                        each(operand);
+                        $each(operand);
                     }
                 }
                 for output in outputs {
                     if let HostOutput::Array(operand) = output {
-                        each(operand);
+                        $each(operand);
                     }
                 }
             }
         }
+    };
+}
+
+impl Step {
+    /// Does something with every array, inputs first.
+    pub fn for_operands(&self, mut each: impl FnMut(&Operand)) {
+        each_operand!(self, each, iter);
     }
 
     /// The same, to change them.
     pub fn for_operands_mut(&mut self, mut each: impl FnMut(&mut Operand)) {
-        match self {
-            Self::Device { inputs, output, .. } => {
-                inputs.iter_mut().for_each(&mut each);
-                each(output);
-            }
-            Self::Transfer { input, output } => {
-                if let Origin::Array(input) = input {
-                    each(input);
-                }
-                each(output);
-            }
-            Self::Host { inputs, captured, outputs } => {
-                for input in inputs.iter_mut().flatten().chain(captured) {
-                    if let HostInput::Array(operand, _) = input {
-                        each(operand);
-                    }
-                }
-                for output in outputs {
-                    if let HostOutput::Array(operand) = output {
-                        each(operand);
-                    }
-                }
-            }
-        }
+        each_operand!(self, each, iter_mut);
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use polaris_core::{DType, Layout, Shape};
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fused::{Builder as Expression, Value as Term};
+use polaris_ops::matmul::Precision;
 use polaris_ops::{AnyOperation, Array, Binary, MatMul, Unary};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
@@ -198,7 +199,7 @@ impl Builder {
         let output = [&dims[..dims.len() - 1], &[rows]].concat();
         let output = self.make(DType::F32, &output)?;
         let weight = self.permute(weight, &[1, 0])?;
-        let mut product = MatMul::default();
+        let mut product = MatMul { precision: Precision::Int8, ..MatMul::default() };
         product.epilogue.bias = bias.map(|_| polaris_ops::matmul::Bias::PerColumn);
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
         self.emit(label, product, &inputs, output);

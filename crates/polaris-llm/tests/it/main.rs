@@ -4,6 +4,8 @@ mod chat;
 mod common;
 mod engine;
 mod hostile;
+mod hostile_folders;
+mod huggingface;
 mod peers;
 mod reference;
 mod tiny;

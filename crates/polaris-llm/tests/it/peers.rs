@@ -8,7 +8,7 @@ use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, W
 use crate::common::devices;
 
 /// The logits of a file that `bench/llm/logits.cpp` wrote.
-fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
+pub fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
     let bytes = std::fs::read(path).unwrap();
     let number = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let values =
@@ -16,8 +16,14 @@ fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
     (number(0), number(4), values.collect())
 }
 
+/// The tokens that all models of a folder are given.
+pub fn tokens_of(folder: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(folder.join("tokens.txt")).unwrap();
+    text.split_whitespace().map(|token| token.parse().unwrap()).collect()
+}
+
 /// The norm of the difference by the norm of what is expected.
-fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
+pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |x: f32| f64::from(x) * f64::from(x);
     let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
@@ -26,7 +32,7 @@ fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
 }
 
 /// Half of the tokens as a prompt, the others one by one, as the peer did.
-fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
+pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
     let options = EngineOptions {
         context: tokens.len(),
         batch: 17,
@@ -50,11 +56,7 @@ fn logits_are_those_of_llama_cpp() {
     };
     let folder = Path::new(&folder);
     let filter = std::env::var("POLARIS_LLAMA_FILTER").unwrap_or_default();
-    let tokens: Vec<u32> = std::fs::read_to_string(folder.join("tokens.txt"))
-        .unwrap()
-        .split_whitespace()
-        .map(|token| token.parse().unwrap())
-        .collect();
+    let tokens = tokens_of(folder);
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -1,5 +1,8 @@
 //! Small models of random weights, as GGUF files in memory.
 
+#[path = "folder.rs"]
+pub mod folder;
+
 use bytes::Bytes;
 use polaris_core::random::SplitMix64;
 use polaris_gguf::{Gguf, TensorType, Writer, quantize};
@@ -141,7 +144,7 @@ pub fn source(bytes: Vec<u8>) -> Source {
 }
 
 /// All bytes as GPT-2 writes them, then special tokens.
-fn tokens() -> Vec<String> {
+pub fn tokens() -> Vec<String> {
     let mut next = 0;
     let mut tokens: Vec<String> = (0..=255u8)
         .map(|byte| {

@@ -62,37 +62,6 @@ C finish(C a, uint image, uint channel, uint row, uint column, INDEX8 more, C lo
 #define FINISH(sum, image, channel, row, column) (sum)
 #endif
 
-// A place in three axes, the innermost last.
-typedef struct {
-    uint outer, row, column;
-} Step;
-
-Step step_at(uint at, uint rows, uint columns)
-{
-    Step step;
-    step.column = at % columns;
-    step.row = at / columns % rows;
-    step.outer = at / columns / rows;
-    return step;
-}
-
-// Without a division: a sum of two places overflows each axis at most once.
-Step advance(Step step, Step by, uint rows, uint columns)
-{
-    step.column += by.column;
-    step.row += by.row;
-    step.outer += by.outer;
-    if (step.column >= columns) {
-        step.column -= columns;
-        step.row += 1;
-    }
-    if (step.row >= rows) {
-        step.row -= rows;
-        step.outer += 1;
-    }
-    return step;
-}
-
 // An element of the source, or of the zeros around it.
 C seen_at(__global const STORAGE(T) *src, ulong at, int row, int column, uint4 extent, INDEX8 strides)
 {

@@ -15,8 +15,9 @@ const ITEM: usize = 4;
 /// Rows and columns of positions that a group of the direct kernel has.
 pub(super) const SQUARE: usize = 16;
 
-const GATHER_PARTS: &[&str] = &[ELEMENT, include_str!("convolution.cl")];
-const WEIGHT_PARTS: &[&str] = &[ELEMENT, include_str!("convolution_weight.cl")];
+const STEP: &str = include_str!("step.cl");
+const GATHER_PARTS: &[&str] = &[ELEMENT, STEP, include_str!("convolution.cl")];
+const WEIGHT_PARTS: &[&str] = &[ELEMENT, STEP, include_str!("convolution_weight.cl")];
 
 /// What one program is specialised for. It holds all kernels of its file.
 #[derive(Debug, Clone, Copy)]

@@ -42,15 +42,9 @@ float float_rounded_to_odd(CF value)
 }
 
 // One digit of an index: where it leads in output and input.
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX length = lengths.s##k; \
-        const INDEX index = rest % length; \
-        rest /= length; \
-        io += index * out_strides.s##k; \
-        ii += index * in_strides.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ii += index * in_strides.s##k;
 
 #define OPERANDS \
     __global STORAGE(TO) *out, ulong out_at, __global const STORAGE(FROM) *in, ulong in_at
@@ -90,7 +84,7 @@ void copy_strided(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out
     }
     INDEX rest = (INDEX)point;
     INDEX io = 0, ii = 0;
-    AXES
+    WALK_AXES(8)
     const CT r = CAST(LOAD(FROM)(in, in_at + ii));
     STORE(TO)(out, out_at + io, r);
 }
@@ -113,7 +107,7 @@ void copy_tiled(ulong outer, uint rank, INDEX width, INDEX height, INDEX out_x, 
     for (ulong k = get_group_id(2); k < outer; k += get_num_groups(2)) {
         INDEX rest = (INDEX)k;
         INDEX io = 0, ii = 0;
-        AXES
+        WALK_AXES(8)
         for (INDEX r = ly; r < TILE; r += TILE_ROWS) {
             const INDEX x = x0 + r, y = y0 + lx;
             if (x < width && y < height) {

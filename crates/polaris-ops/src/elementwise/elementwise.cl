@@ -85,17 +85,12 @@ void elementwise_strided(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(IND
     }
     INDEX rest = (INDEX)point;
     INDEX io = 0, ia = 0, ib = 0, ic = 0;
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX length = lengths.s##k; \
-        const INDEX index = rest % length; \
-        rest /= length; \
-        io += index * out_strides.s##k; \
-        ia += index * a_strides.s##k; \
-        ib += index * b_strides.s##k; \
-        ic += index * c_strides.s##k; \
-    }
-    AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ia += index * a_strides.s##k; \
+    ib += index * b_strides.s##k; \
+    ic += index * c_strides.s##k;
+    WALK_AXES(8)
     const C x = (C)LOAD(A)(a, a_at + ia);
     const C y = (C)LOAD(B_)(b, b_at + ib);
     const C z = (C)LOAD(C_)(c, c_at + ic);

@@ -8,7 +8,7 @@ use polaris_runtime::cpu::CpuDevice;
 use super::cpu_lines::{Job, Lines, MOST_PAIRS};
 use super::{NAME, Sizes};
 use crate::cpu::map::SendPointer;
-use crate::matmul::{Bias, Epilogue};
+use crate::matmul::{Bias, Epilogue, Precision};
 use crate::operation::run as run_operation;
 use crate::{Array, Error, MatMul, Result, copy};
 
@@ -22,7 +22,13 @@ pub(super) struct Group {
     pub pairs: Vec<usize>,
 }
 
-pub fn run(sizes: &Sizes, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
+pub fn run(
+    precision: Precision,
+    sizes: &Sizes,
+    cpu: &CpuDevice,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
     let groups = groups(sizes, inputs[2])?;
     let (few, many): (Vec<Group>, Vec<Group>) =
         groups.into_iter().partition(|group| group.pairs.len() <= MOST_PAIRS);
@@ -45,9 +51,12 @@ pub fn run(sizes: &Sizes, cpu: &CpuDevice, inputs: &[&Array], output: &Array) ->
             bias: (inputs.len() > 3).then(|| input(3)),
             output: lines(output, operands.output()),
         };
-        job.run(cpu, &few);
+        match job.block().filter(|_| precision == Precision::Int8) {
+            Some(block) => job.run_int8(block, cpu, &few),
+            None => job.run(cpu, &few),
+        }
     }
-    many.iter().try_for_each(|group| multiply(sizes, group, inputs, output))
+    many.iter().try_for_each(|group| multiply(precision, sizes, group, inputs, output))
 }
 
 /// The pairs of each expert that is used, in the order of experts and pairs.
@@ -68,7 +77,13 @@ fn groups(sizes: &Sizes, ids: &Array) -> Result<Vec<Group>> {
 }
 
 /// One expert as a matmul of its tokens' rows.
-fn multiply(sizes: &Sizes, group: &Group, inputs: &[&Array], output: &Array) -> Result<()> {
+fn multiply(
+    precision: Precision,
+    sizes: &Sizes,
+    group: &Group,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
     let Sizes { used, n, k, shared, .. } = *sizes;
     let rows = group.pairs.len();
     let dense = |columns: usize| -> Result<Array> {
@@ -99,6 +114,7 @@ fn multiply(sizes: &Sizes, group: &Group, inputs: &[&Array], output: &Array) -> 
     let bias = inputs.get(3).map(|bias| line(bias, group.expert)).transpose()?;
     let op = MatMul {
         epilogue: Epilogue { bias: bias.as_ref().map(|_| Bias::PerColumn), ..Epilogue::default() },
+        precision,
         ..MatMul::default()
     };
     let weight = inputs[1];

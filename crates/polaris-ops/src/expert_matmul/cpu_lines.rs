@@ -20,7 +20,7 @@ pub(super) const MOST_PAIRS: usize = 8;
 /// Lines that are multiplied together.
 const LINES: usize = 4;
 /// Elements of a weight that are worth a task.
-const TASK: usize = 1 << 15;
+pub(super) const TASK: usize = 1 << 15;
 
 /// An array of lines, by up to two axes. Strides are in elements.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    fn element(&self, outer: usize, line: usize) -> usize {
+    pub fn element(&self, outer: usize, line: usize) -> usize {
         self.offset + outer * self.strides[0] + line * self.strides[1]
     }
 
@@ -160,24 +160,27 @@ impl Job {
             for (&pair, row) in group.pairs.iter().zip(&rows) {
                 let mut sums = [0.0; LINES];
                 multiply(level, &some[..count], row, &mut sums[..count]);
-                for (line, sum) in sums[..count].iter().enumerate() {
-                    let line = first + line;
-                    let at = |lines: &Lines, element: usize| {
-                        lines.start.get().cast::<f32>().wrapping_add(element)
-                    };
-                    // SAFETY: the bias and the output have such elements, both are registered, and each element of
-                    // the output is written by one task.
-                    unsafe {
-                        let bias = self
-                            .bias
-                            .as_ref()
-                            .map_or(0.0, |bias| *at(bias, bias.element(group.expert, line)));
-                        let out = self.output.element(pair / used, pair % used)
-                            + line * self.output.strides[2];
-                        *at(&self.output, out) = sum + bias;
-                    }
+                for (line, &sum) in sums[..count].iter().enumerate() {
+                    // SAFETY: each element of the output is written by one task.
+                    unsafe { self.write(group.expert, pair, first + line, sum) };
                 }
             }
+        }
+    }
+
+    /// Adds the bias to a result and stores it.
+    ///
+    /// # Safety
+    /// The element of the output must be this thread's alone; the arrays must be registered.
+    pub unsafe fn write(&self, expert: usize, pair: usize, line: usize, sum: f32) {
+        let used = self.sizes.used;
+        let at =
+            |lines: &Lines, element: usize| lines.start.get().cast::<f32>().wrapping_add(element);
+        let out = self.output.element(pair / used, pair % used) + line * self.output.strides[2];
+        // SAFETY: the bias and the output have such elements; see above.
+        unsafe {
+            let bias = self.bias.as_ref().map_or(0.0, |bias| *at(bias, bias.element(expert, line)));
+            *at(&self.output, out) = sum + bias;
         }
     }
 }

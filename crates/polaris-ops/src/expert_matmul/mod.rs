@@ -2,6 +2,7 @@
 //! chosen for it.
 
 mod cpu;
+mod cpu_int8;
 mod cpu_lines;
 mod opencl;
 mod suite;
@@ -16,6 +17,7 @@ use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
 use crate::format::Format;
+use crate::matmul::Precision;
 use crate::operation::{Operation, check_apart, run, writes_each_element_once};
 use crate::work::elements;
 use crate::{Array, ArrayType, Class, Error, Result, Work};
@@ -35,6 +37,8 @@ const NAME: &str = "expert_matmul";
 pub struct ExpertMatMul {
     /// Whether each expert has a bias.
     pub bias: bool,
+    /// How x may be multiplied: `Int8` as in [`MatMul`](crate::MatMul).
+    pub precision: Precision,
 }
 
 /// Multiplies each token with the weights of its experts, into a new array; see [`ExpertMatMul`].
@@ -47,7 +51,7 @@ pub fn expert_matmul(
     ids: &Array,
     bias: Option<&Array>,
 ) -> Result<Array> {
-    let op = ExpertMatMul { bias: bias.is_some() };
+    let op = ExpertMatMul { bias: bias.is_some(), ..ExpertMatMul::default() };
     let inputs: Vec<&Array> = [x, weight, ids].into_iter().chain(bias).collect();
     let sizes = op.sizes(&inputs)?;
     let shape = Shape::new(&[sizes.tokens, sizes.used, sizes.n])?;
@@ -166,7 +170,7 @@ impl Operation for ExpertMatMul {
     }
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
-        cpu::run(&self.sizes(inputs)?, cpu, inputs, output)
+        cpu::run(self.precision, &self.sizes(inputs)?, cpu, inputs, output)
     }
 
     fn run_opencl(

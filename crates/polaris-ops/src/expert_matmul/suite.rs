@@ -5,18 +5,19 @@ use polaris_core::{Collapsed, DType};
 use super::ExpertMatMul;
 use crate::families::Family;
 use crate::format::Block;
+use crate::matmul::Precision;
 use crate::suite::{Arrangement, Case, CaseParameters, Domain, Numbers, Operand, Tolerance};
 
 /// Its entry in the list of operations.
 pub const FAMILY: Family = Family::new(
     "expert_matmul",
     super::opencl::shipped_programs,
-    || DENSE.len() + Block::ALL.len(),
+    || DENSE.len() + 2 * Block::ALL.len(),
     |variant| variant == 0,
     case,
 );
 
-/// Types of dense weights; the formats of blocks follow.
+/// Types of dense weights; the formats of blocks follow, with x as it is and rounded to bytes.
 const DENSE: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 /// Lengths of lines: one, odd ones, and long enough for all work-items.
@@ -31,10 +32,15 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let used = 1 + numbers.below(4) as usize;
     let experts = used + numbers.below(6) as usize;
     let k = LENGTHS[numbers.below(LENGTHS.len() as u64) as usize];
-    let block = variant.checked_sub(DENSE.len()).map(|at| Block::ALL[at]);
+    let place = variant.checked_sub(DENSE.len());
+    let block = place.map(|at| Block::ALL[at % Block::ALL.len()]);
+    let (precision, tolerance) = match place {
+        Some(at) if at >= Block::ALL.len() => (Precision::Int8, Tolerance::Int8),
+        _ => (Precision::Full, Tolerance::Accumulated),
+    };
     let k = block.map_or(k, |block| k.next_multiple_of(block.elements()));
     let rows = if numbers.below(2) == 0 { 1 } else { used };
-    let op = ExpertMatMul { bias: numbers.below(2) == 1 };
+    let op = ExpertMatMul { bias: numbers.below(2) == 1, precision };
     let place = |index: usize| Arrangement {
         broadcast: 0,
         missing_axes: 0,
@@ -44,7 +50,9 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
         |dims: &[usize], index: usize, dtype: DType, special: bool, numbers: &mut Numbers| {
             Operand::input(dims, &place(index), dtype, Domain::Any, special, numbers)
         };
-    let x = dense(&[tokens, rows, k], 0, DType::F32, parameters.special, numbers);
+    // One infinity makes all of its group infinite where bytes share a scale.
+    let special = parameters.special && precision == Precision::Full;
+    let x = dense(&[tokens, rows, k], 0, DType::F32, special, numbers);
     let weight = match block {
         Some(block) => Operand::blocks(&[experts, n, k], block, numbers),
         None => dense(&[experts, n, k], 1, DENSE[variant], false, numbers),
@@ -66,5 +74,5 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
         |operand: &Operand| operand.contents.iter().copied().map(finite).fold(0.0, f64::max);
     let scale = 4.0 + k as f64 * largest(&inputs[0]) * largest(&inputs[1]);
     let scale = vec![scale; output.layout.elements()];
-    Case::new(op, inputs, output, Tolerance::Accumulated, scale)
+    Case::new(op, inputs, output, tolerance, scale)
 }

@@ -109,18 +109,10 @@ void fused_strided(ulong n, uint rank, PER_AXIS lengths, PER_AXIS out_strides,
     INDEX rest = (INDEX)point;
     INDEX io = 0;
     FOR_EACH_INPUT(BEGIN, 0)
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX length = lengths.s##k; \
-        const INDEX index = rest % length; \
-        rest /= length; \
-        io += index * out_strides.s##k; \
-        FOR_EACH_INPUT(STEP, k) \
-    }
-#if AXES > 4
-    AXIS(7) AXIS(6) AXIS(5) AXIS(4)
-#endif
-    AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    FOR_EACH_INPUT(STEP, k)
+    WALK_AXES(AXES)
     FOR_EACH_INPUT(LOAD_ONE, 0)
     BODY
     STORE(OUT)(out, out_at + io, RESULT);

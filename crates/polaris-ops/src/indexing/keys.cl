@@ -20,15 +20,9 @@
 #define WORK_GROUP 256
 #endif
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        ii += index * strides.s##k; \
-        ip += index * places.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    ii += index * strides.s##k; \
+    ip += index * places.s##k;
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void index_keys(ulong n, ulong length, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) strides,
@@ -42,7 +36,7 @@ void index_keys(ulong n, ulong length, uint rank, VECTOR8(INDEX) lengths, VECTOR
     }
     INDEX rest = (INDEX)point;
     INDEX ii = 0, ip = 0;
-    AXES
+    WALK_AXES(8)
     const long value = LOAD(T)(indices, indices_at + ii);
     const bool outside = value < 0 || (ulong)value >= length;
     keys[keys_at + point] = outside ? 0u : (uint)value;

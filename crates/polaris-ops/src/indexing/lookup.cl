@@ -20,16 +20,10 @@
 #define WORK_GROUP 256
 #endif
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ii += index * in_strides.s##k; \
-        ik += index * key_strides.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ii += index * in_strides.s##k; \
+    ik += index * key_strides.s##k;
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void lookup(ulong n, uint vectors, uint rank, ulong stride, VECTOR8(INDEX) lengths,
@@ -43,7 +37,7 @@ void lookup(ulong n, uint vectors, uint rank, ulong stride, VECTOR8(INDEX) lengt
     }
     INDEX rest = (INDEX)point;
     INDEX io = 0, ii = 0, ik = 0;
-    AXES
+    WALK_AXES(8)
     const ulong from = in_at + ii + keys[keys_at + ik] * stride;
     if (vectors) {
         STORE4(TO)(out, out_at + io, LOAD4(T)(in, from));

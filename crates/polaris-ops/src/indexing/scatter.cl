@@ -38,19 +38,14 @@
 // last ones would lose their lower digits.
 #define STRETCH 64
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        is += index * source_strides.s##k; \
-    }
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    is += index * source_strides.s##k;
 #define FIND_LANE(lane) \
     INDEX io = 0, is = 0; \
     { \
         INDEX rest = (INDEX)(lane); \
-        AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0) \
+        WALK_AXES(8) \
     } \
     const ulong out_lane = out_at + io, source_lane = source_at + is; \
     const ulong first_key = keys_at + (lane) * key_lane;

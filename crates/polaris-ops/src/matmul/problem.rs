@@ -137,13 +137,17 @@ impl Activation {
 }
 
 /// How `f32` numbers are multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// In `f32`.
+    #[default]
     Full,
     /// Rounded to eleven significant bits where the device has units for that, and summed in
     /// `f32`; elsewhere as `Full`.
     Tf32,
+    /// With a weight in a block format, the other factor is rounded to signed bytes, with a scale for each 32 along k,
+    /// where the device multiplies those faster: on the CPU. Elsewhere, and with other weights, as `Full`.
+    Int8,
 }
 
 impl Default for MatMul {

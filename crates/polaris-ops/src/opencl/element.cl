@@ -51,6 +51,21 @@
 #define load4_i64(p, i) (*(__global const long4 *)((p) + (i)))
 #define load4_bool(p, i) (-(convert_int4(*(__global const uchar4 *)((p) + (i))) != (int4)(0)))
 
+// Where an element lies: `rest`, its number in row-major order, becomes its index along each of the first `rank` axes,
+// the innermost first. AT_AXIS(k) of the program says what is done with `index` along axis k of `axis_length` elements.
+#define WALK_AXIS(k) \
+    if (rank > k) { \
+        const INDEX axis_length = lengths.s##k; \
+        const INDEX index = rest % axis_length; \
+        rest /= axis_length; \
+        AT_AXIS(k) \
+    }
+#define WALK_AXES(most) WALK_FIRST(most)
+#define WALK_FIRST(most) WALK_AXES_##most
+#define WALK_AXES_4 WALK_AXIS(3) WALK_AXIS(2) WALK_AXIS(1) WALK_AXIS(0)
+#define WALK_AXES_7 WALK_AXIS(6) WALK_AXIS(5) WALK_AXIS(4) WALK_AXES_4
+#define WALK_AXES_8 WALK_AXIS(7) WALK_AXES_7
+
 // Rounds to the nearest upper half of a float, ties to even; NaN stays NaN.
 ushort bf16_bits(float value)
 {

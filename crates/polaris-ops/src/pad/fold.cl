@@ -21,16 +21,10 @@
 #define WORK_GROUP 256
 #endif
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ii += index * in_strides.s##k; \
-        i += index * along.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ii += index * in_strides.s##k; \
+    i += index * along.s##k;
 
 #define ADD_COPIES(first, count) \
     for (ulong copy = 0; copy < (count); ++copy) { \
@@ -49,7 +43,7 @@ void fold(ulong n, uint rank, uint mode, ulong length, ulong before, ulong after
     }
     INDEX rest = (INDEX)point;
     INDEX io = 0, ii = 0, i = 0;
-    AXES
+    WALK_AXES(8)
     const ulong end = before + length;
     const ulong back = length - 1 - i;
     ulong front_at = 0, front = 0, behind_at = end, behind = 0;

@@ -40,19 +40,13 @@ INDEX source_of(INDEX index, INDEX before, INDEX n, uint is_flipped, uint mode)
     return mode == 0 ? NOWHERE : mode == 1 ? n - 2 - distance : mode == 2 ? n - 1 : distance;
 }
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        const INDEX from = \
-            source_of(index, before.s##k, axis_length - before.s##k - after.s##k, \
-                      (flipped >> k) & 1, mode); \
-        outside = outside || from == NOWHERE; \
-        ii += from * in_strides.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    const INDEX from = \
+        source_of(index, before.s##k, axis_length - before.s##k - after.s##k, \
+                  (flipped >> k) & 1, mode); \
+    outside = outside || from == NOWHERE; \
+    ii += from * in_strides.s##k;
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void pad(ulong n, uint rank, uint mode, uint flipped, long constant_bits, uint8 before, uint8 after,
@@ -66,7 +60,7 @@ void pad(ulong n, uint rank, uint mode, uint flipped, long constant_bits, uint8 
     INDEX rest = (INDEX)point;
     INDEX io = 0, ii = 0;
     bool outside = false;
-    AXES
+    WALK_AXES(8)
     C value = (C)constant_bits;
     if (!outside) {
         value = LOAD(T)(in, in_at + ii);

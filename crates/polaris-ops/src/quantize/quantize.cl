@@ -30,16 +30,10 @@ int quantized(float x, float scale, float inverse, float low, float high, int ze
     return (int)rint(value) + zero;
 }
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ia += index * a_strides.s##k; \
-        ib += index * b_strides.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ia += index * a_strides.s##k; \
+    ib += index * b_strides.s##k;
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void quantize(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_strides, VECTOR8(INDEX) a_strides,
@@ -53,7 +47,7 @@ void quantize(ulong n, uint rank, VECTOR8(INDEX) lengths, VECTOR8(INDEX) out_str
     }
     INDEX rest = (INDEX)point;
     INDEX io = 0, ia = 0, ib = 0;
-    AXES
+    WALK_AXES(8)
 #if RULE == 0
     STORE(TO)(out, out_at + io, quantized(LOAD(FROM)(a, a_at + ia), scale, inverse, low, high, zero));
 #elif RULE == 1

@@ -16,17 +16,12 @@
 #define WORK_GROUP 256
 #endif
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const uint axis_length = lengths.s##k; \
-        const uint index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ix += index * x_strides.s##k; \
-        ic += index * cos_strides.s##k; \
-        is += index * sin_strides.s##k; \
-    }
-#define AXES AXIS(7) AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0)
+#define INDEX uint
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ix += index * x_strides.s##k; \
+    ic += index * cos_strides.s##k; \
+    is += index * sin_strides.s##k;
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void rope(ulong n, uint rank, uint8 lengths, uint8 out_strides, uint8 x_strides,
@@ -40,7 +35,7 @@ void rope(ulong n, uint rank, uint8 lengths, uint8 out_strides, uint8 x_strides,
     }
     uint rest = (uint)point;
     uint io = 0, ix = 0, ic = 0, is = 0;
-    AXES
+    WALK_AXES(8)
     const C a = LOAD(T)(x, x_at + ix);
     const C b = LOAD(T)(x, x_at + ix + x_pair);
     const C c = LOAD(T)(cosines, cosines_at + ic);

@@ -22,19 +22,14 @@
 #define WORK_GROUP 256
 #endif
 
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ii += index * in_strides.s##k; \
-    }
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ii += index * in_strides.s##k;
 #define FIND_LANE(lane) \
     INDEX io = 0, ii = 0; \
     { \
         INDEX rest = (INDEX)(lane); \
-        AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0) \
+        WALK_AXES(7) \
     } \
     const ulong out_lane = out_at + io, in_lane = in_at + ii; \
     const INDEX length = lengths.s7;

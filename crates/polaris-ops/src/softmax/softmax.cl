@@ -76,20 +76,15 @@
     __global const STORAGE(T) *b, ulong b_at
 
 // Where a row begins in each array.
-#define AXIS(k) \
-    if (rank > k) { \
-        const INDEX axis_length = lengths.s##k; \
-        const INDEX index = rest % axis_length; \
-        rest /= axis_length; \
-        io += index * out_strides.s##k; \
-        ia += index * a_strides.s##k; \
-        ib += index * b_strides.s##k; \
-    }
+#define AT_AXIS(k) \
+    io += index * out_strides.s##k; \
+    ia += index * a_strides.s##k; \
+    ib += index * b_strides.s##k;
 #define FIND_ROW(row) \
     INDEX io = 0, ia = 0, ib = 0; \
     { \
         INDEX rest = (INDEX)(row); \
-        AXIS(6) AXIS(5) AXIS(4) AXIS(3) AXIS(2) AXIS(1) AXIS(0) \
+        WALK_AXES(7) \
     } \
     const ulong out_row = out_at + io, a_row = a_at + ia, b_row = b_at + ib; \
     const INDEX length = lengths.s7;

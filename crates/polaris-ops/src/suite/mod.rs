@@ -47,18 +47,17 @@ pub fn kernel_of(name: &str) -> String {
 }
 
 impl CaseParameters {
+    /// Dense arrays of a shape without special values.
+    pub fn dense(shape: &[usize], axes: u8, seed: u64) -> Self {
+        let (shape, [a, b, c, output]) = (shape.to_vec(), Default::default());
+        Self { shape, inputs: [a, b, c], output, axes, special: false, seed }
+    }
+
     /// A fixed set that meets every kind of kernel: dense and odd, repeated values, transposed,
     /// padded at odd offsets, long in one direction, and hardly there at all.
     pub fn fixed() -> Vec<Self> {
         let dense = Arrangement::default();
-        let new = |shape: &[usize], axes: u8, seed: u64| Self {
-            shape: shape.to_vec(),
-            inputs: [dense.clone(), dense.clone(), dense.clone()],
-            output: dense.clone(),
-            axes,
-            special: false,
-            seed,
-        };
+        let new = Self::dense;
         let mut all = vec![
             Self { special: true, ..new(&[1031], 1, 1) },
             new(&[3, 5, 70], 0b100, 2),

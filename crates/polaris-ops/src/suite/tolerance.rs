@@ -18,6 +18,8 @@ pub enum Tolerance {
     /// Sums of many products of numbers that were rounded to eleven bits, relative to the sum of
     /// their magnitudes.
     Tf32,
+    /// Sums of many products with numbers that were rounded to bytes, relative to the sum of their magnitudes.
+    Int8,
     /// A fixed absolute error: the normal quantile, which is an approximation by design.
     Absolute(f64),
 }
@@ -61,6 +63,8 @@ impl Tolerance {
             Self::Accumulated => 32.0,
             // Each factor is off by up to half of its last place, 2^-11 of it.
             Self::Tf32 => 2f64.powi(-10) / f64::from(f32::EPSILON),
+            // Each is off by up to 1/254 of the largest of its group, which is some times the average.
+            Self::Int8 => 2f64.powi(-7) / f64::from(f32::EPSILON),
         }
     }
 

@@ -321,6 +321,7 @@ impl Programs {
         let program = self.build(text, options, source)?;
         self.built.fetch_add(1, Ordering::Relaxed);
         if self.keeps_built.load(Ordering::Relaxed)
+            && self.cache.folder().is_some()
             && let Some(binary) = binary_of(&program)
         {
             self.cache.store(key, &binary);

@@ -7,7 +7,7 @@ use polaris_ops::copy::concatenate;
 use polaris_ops::pad::{flip, pad, pad_gradient};
 use polaris_ops::scan::cumsum;
 use polaris_ops::sort::{argsort, sort, top_k};
-use polaris_ops::suite::{Arrangement, CaseParameters};
+use polaris_ops::suite::CaseParameters;
 use polaris_ops::{Array, Distribution, Error, PadMode, random};
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
 use polaris_testkit::devices_under_test;
@@ -28,15 +28,7 @@ fn values(array: &Array) -> Vec<f32> {
 /// Runs the essential variants of a suite with every kernel on every device.
 fn check(suite: &str, shape: &[usize], axis: u8) {
     let suite = FAMILIES.iter().find(|found| found.name == suite).unwrap();
-    let dense = Arrangement::default();
-    let parameters = CaseParameters {
-        shape: shape.to_vec(),
-        inputs: [dense.clone(), dense.clone(), dense.clone()],
-        output: dense,
-        axes: 1 << axis,
-        special: false,
-        seed: 21,
-    };
+    let parameters = CaseParameters::dense(shape, 1 << axis, 21);
     for variant in (0..(suite.variants)()).filter(|&variant| (suite.is_essential)(variant)) {
         let case = (suite.case)(variant, &parameters);
         for device in devices_under_test() {

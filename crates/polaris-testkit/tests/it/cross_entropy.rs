@@ -4,25 +4,17 @@
 use polaris_core::DType;
 use polaris_ops::FAMILIES;
 use polaris_ops::cross_entropy::{CrossEntropyOptions, cross_entropy, cross_entropy_gradient};
-use polaris_ops::suite::{Arrangement, CaseParameters};
+use polaris_ops::suite::CaseParameters;
 use polaris_ops::{Array, Error};
 use polaris_testkit::devices_under_test;
 
 #[test]
 fn every_kernel_takes_rows_of_any_length() {
     let suite = FAMILIES.iter().find(|suite| suite.name == "cross_entropy").unwrap();
-    let dense = Arrangement::default();
     for shape in [[70, 16], [3, 17], [4, 1000], [3, 1025], [2, 5001], [0, 5]] {
         // Weights, smoothing and ignored rows in every combination.
         for (variant, seed) in (0..4).flat_map(|variant| (8..16).map(move |seed| (variant, seed))) {
-            let parameters = CaseParameters {
-                shape: shape.to_vec(),
-                inputs: [dense.clone(), dense.clone(), dense.clone()],
-                output: dense.clone(),
-                axes: 0,
-                special: false,
-                seed,
-            };
+            let parameters = CaseParameters::dense(&shape, 0, seed);
             let case = (suite.case)(variant, &parameters);
             for device in devices_under_test() {
                 for finding in case.run_all_kernels(device) {

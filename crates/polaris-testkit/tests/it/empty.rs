@@ -7,23 +7,11 @@ use polaris_ops::conv::{FusedConvolution, QuantizedConvolution};
 use polaris_ops::copy::cast;
 use polaris_ops::format::Role;
 use polaris_ops::matmul::{Activation, Bias, Epilogue};
-use polaris_ops::suite::{Arrangement, CaseParameters};
+use polaris_ops::suite::CaseParameters;
 use polaris_ops::weight::prepare;
 use polaris_ops::{Array, Attention, Convolution, MatMul, Operation, Requantize, Scale, run};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{EmptySweep, devices_under_test};
-
-fn parameters(shape: &[usize], axis: u8, seed: u64) -> CaseParameters {
-    let dense = Arrangement::default();
-    CaseParameters {
-        shape: shape.to_vec(),
-        inputs: [dense.clone(), dense.clone(), dense.clone()],
-        output: dense,
-        axes: 1 << axis,
-        special: false,
-        seed,
-    }
-}
 
 /// Each suite takes part with every variant; a new one does by being in the list. Variants that are
 /// not essential run on the CPU only: each program costs a build.
@@ -36,7 +24,8 @@ fn every_operation_takes_every_axis_of_length_zero() {
         for variant in 0..(suite.variants)() {
             let devices = if (suite.is_essential)(variant) { devices } else { &devices[..1] };
             for (axis, seed) in [(0, 1), (1, 2), (2, 3)] {
-                sweep.add(&(suite.case)(variant, &parameters(&[2, 3, 5], axis, seed)), devices);
+                let parameters = CaseParameters::dense(&[2, 3, 5], 1 << axis, seed);
+                sweep.add(&(suite.case)(variant, &parameters), devices);
             }
         }
         assert!(sweep.accepted > 0, "{} refuses every empty array", suite.name);

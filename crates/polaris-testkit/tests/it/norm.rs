@@ -7,7 +7,7 @@ use polaris_ops::norm::{
     Norm, NormGradient, NormKind, NormWeightGradient, layer_norm, layer_norm_gradient,
     layer_norm_weight_gradient, rms_norm,
 };
-use polaris_ops::suite::{Arrangement, CaseParameters};
+use polaris_ops::suite::CaseParameters;
 use polaris_ops::{Array, Distribution, Operation, random, run, run_kernel, usable_kernels};
 use polaris_runtime::{DeviceRef, Runtime, RuntimeOptions};
 use polaris_testkit::devices_under_test;
@@ -15,7 +15,6 @@ use polaris_testkit::devices_under_test;
 #[test]
 fn every_kernel_normalises_rows_of_any_length() {
     let suite = FAMILIES.iter().find(|suite| suite.name == "norm").unwrap();
-    let dense = Arrangement::default();
     // Short, kept by a small group, kept by a large one, read again; in fours and one by one.
     let shapes: [&[usize]; 9] = [
         &[70, 16],
@@ -30,14 +29,7 @@ fn every_kernel_normalises_rows_of_any_length() {
     ];
     for shape in shapes {
         for variant in (0..(suite.variants)()).filter(|&variant| (suite.is_essential)(variant)) {
-            let parameters = CaseParameters {
-                shape: shape.to_vec(),
-                inputs: [dense.clone(), dense.clone(), dense.clone()],
-                output: dense.clone(),
-                axes: 0,
-                special: false,
-                seed: 12 + (variant % 6) as u64,
-            };
+            let parameters = CaseParameters::dense(shape, 0, 12 + (variant % 6) as u64);
             let case = (suite.case)(variant, &parameters);
             for device in devices_under_test() {
                 for finding in case.run_all_kernels(device) {

@@ -27,18 +27,10 @@ fn check_all_kernels(variant: usize, parameters: &CaseParameters) {
 #[test]
 fn every_kernel_reduces_long_arrays() {
     let suite = FAMILIES.iter().find(|suite| suite.name == "reduce").unwrap();
-    let dense = Arrangement::default();
-    let long = CaseParameters {
-        shape: vec![5003],
-        inputs: [dense.clone(), dense.clone(), dense.clone()],
-        output: dense.clone(),
-        axes: 0b1,
-        special: false,
-        seed: 1,
-    };
+    let long = CaseParameters::dense(&[5003], 0b1, 1);
     // Several outputs, two axes that cannot be walked as one, and elements that are not dense.
     let mut scattered = CaseParameters { shape: vec![3, 70, 45], axes: 0b110, ..long.clone() };
-    scattered.inputs[0] = Arrangement { offset: 3, gap: 1, padding: 2, ..dense };
+    scattered.inputs[0] = Arrangement { offset: 3, gap: 1, padding: 2, ..Arrangement::default() };
     for variant in 0..(suite.variants)() {
         check_all_kernels(variant, &long);
         check_all_kernels(variant, &CaseParameters { special: true, seed: 2, ..long.clone() });

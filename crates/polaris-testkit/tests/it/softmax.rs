@@ -6,15 +6,7 @@ use polaris_testkit::devices_under_test;
 
 /// Parameters of dense arrays of a shape, along one axis.
 fn along(shape: &[usize], axis: usize) -> CaseParameters {
-    let dense = Arrangement::default();
-    CaseParameters {
-        shape: shape.to_vec(),
-        inputs: [dense.clone(), dense.clone(), dense.clone()],
-        output: dense,
-        axes: 1 << axis,
-        special: false,
-        seed: 11,
-    }
+    CaseParameters::dense(shape, 1 << axis, 11)
 }
 
 /// Runs a case with every kernel on every device, and returns the kernels' names.

@@ -1,6 +1,7 @@
 //! Folders of Hugging Face: the tokens of the `tokenizers` crate, and what the other files say.
 
 use std::fs;
+use std::path::Path;
 
 use polaris_core::ErrorKind;
 use polaris_core::random::SplitMix64;
@@ -126,4 +127,47 @@ fn damaged_folders_are_errors() {
     let gap = LLAMA.replace("\"<0xA9>\": 10", "\"<0xA9>\": 4000000000");
     let error = open(&[("tokenizer.json", &gap)]).unwrap_err();
     assert!(error.to_string().contains("without large gaps"), "{error}");
+}
+
+/// What `bench/llm/tokenizer_lines.py` wrote: 10,000 lines, and what the Python package makes of them.
+#[test]
+fn tokens_and_texts_are_those_of_the_python_package() {
+    let Some(folder) = std::env::var_os("POLARIS_TOKENIZERS") else {
+        eprintln!("SKIPPED: POLARIS_TOKENIZERS names no folder that tokenizer_lines.py wrote");
+        return;
+    };
+    let folder = Path::new(&folder);
+    let read = |path: &Path| -> Vec<serde_json::Value> {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    let lines = read(&folder.join("lines.json"));
+    assert!(lines.len() >= 10_000);
+    let mut tokenizers = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        let tokenizer = Tokenizer::open_folder(&path).unwrap();
+        let expected = read(&path.join("ids.json"));
+        let texts = path.join("decoded.json");
+        let texts = texts.exists().then(|| read(&texts));
+        for (number, (line, expected)) in lines.iter().zip(&expected).enumerate() {
+            let found = tokenizer.encode(line.as_str().unwrap(), Special::Parse).unwrap();
+            let expected: Vec<u32> = serde_json::from_value(expected.clone()).unwrap();
+            assert_eq!(found, expected, "{} line {number}", path.display());
+            if let Some(texts) = &texts {
+                let found = tokenizer.decode(&found, Special::Plain);
+                assert_eq!(
+                    found,
+                    texts[number].as_str().unwrap(),
+                    "{} line {number}",
+                    path.display()
+                );
+            }
+        }
+        println!("{}: {} lines", path.display(), lines.len());
+        tokenizers += 1;
+    }
+    assert!(tokenizers > 0);
 }

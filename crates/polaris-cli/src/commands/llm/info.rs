@@ -1,4 +1,4 @@
-//! `polaris info` of a GGUF file: metadata, tensors, memory.
+//! `polaris info` of a language model: metadata, tensors, memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -22,10 +22,11 @@ use crate::{interrupt, output};
 /// The most bytes of a grammar or schema.
 const LARGEST_GRAMMAR: u64 = 4 << 20;
 
-/// Whether a path is a GGUF file, by its name or its first bytes.
-pub fn is_gguf(path: &Path) -> bool {
+/// Whether a path is a language model: a folder of Hugging Face, or a GGUF file by its name or its first bytes.
+pub fn is_language_model(path: &Path) -> bool {
     let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
     by_name
+        || Source::is_folder(path)
         || polaris::files::open(path).is_ok_and(|(mut file, _)| {
             let mut magic = [0; 4];
             std::io::Read::read_exact(&mut file, &mut magic).is_ok() && &magic == b"GGUF"

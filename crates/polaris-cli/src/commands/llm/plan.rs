@@ -1,4 +1,4 @@
-//! `polaris plan` of a GGUF file: the steps that compute some tokens.
+//! `polaris plan` of a language model: the steps that compute some tokens.
 
 use std::path::Path;
 

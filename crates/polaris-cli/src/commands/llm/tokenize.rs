@@ -28,6 +28,7 @@ struct Token {
 
 pub fn run(global: &Global, options: &Tokenize) -> anyhow::Result<u8> {
     let tokenizer = match options.model.is_dir() {
+        // No more than tokenizer.json has to be there.
         true => Tokenizer::open_folder(&options.model)?,
         false => Tokenizer::from_gguf(&Source::open(&options.model)?.metadata)?,
     };

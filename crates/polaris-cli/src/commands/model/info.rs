@@ -39,7 +39,7 @@ struct Named {
 
 pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     let path = &arguments.choice.model;
-    if crate::commands::llm::is_gguf(path) {
+    if crate::commands::llm::is_language_model(path) {
         let context = arguments.context.map(|context| context as usize);
         return crate::commands::llm::info::run(global, path, arguments.choice.mode, context);
     }

@@ -39,7 +39,7 @@ struct Arenas {
 }
 
 pub fn run(global: Global, options: &Plan) -> anyhow::Result<u8> {
-    if crate::commands::llm::is_gguf(&options.choice.model) {
+    if crate::commands::llm::is_language_model(&options.choice.model) {
         let lengths = options.choice.lengths();
         let tokens =
             lengths.iter().find(|(name, _)| name == "tokens").map_or(1, |(_, tokens)| *tokens);

@@ -1,5 +1,7 @@
 //! Compress, NonZero, OneHot.
 
+use std::borrow::Cow;
+
 use super::gather::take;
 use crate::limits::checked_elements;
 use crate::operators::{Call, axis, one, walk};
@@ -8,17 +10,21 @@ use crate::{ElementType, Error, Result, Tensor, Value};
 
 pub fn compress(call: &Call<'_>) -> Result<Vec<Value>> {
     let (data, wanted) = (call.tensor(0)?, call.tensor(1)?.to_bools()?);
-    let flat;
-    let (data, at) = match call.attributes().int("axis")? {
-        Some(number) => (data, axis(number, data.rank())?),
-        None => {
-            flat = data.reshaped(&[data.elements()])?;
-            (&flat, 0)
-        }
-    };
+    let (data, at) = along_or_flat(call, data)?;
     let all = wanted.iter().zip(0i64..);
     let indices: Vec<i64> = all.filter(|&(&wanted, _)| wanted).map(|(_, index)| index).collect();
-    Ok(one(take(data, at, &indices)?))
+    Ok(one(take(&data, at, &indices)?))
+}
+
+/// The tensor and the axis that is named; all elements in a row where none is.
+pub(super) fn along_or_flat<'a>(
+    call: &Call<'_>,
+    data: &'a Tensor,
+) -> Result<(Cow<'a, Tensor>, usize)> {
+    match call.attributes().int("axis")? {
+        Some(number) => Ok((Cow::Borrowed(data), axis(number, data.rank())?)),
+        None => Ok((Cow::Owned(data.reshaped(&[data.elements()])?), 0)),
+    }
 }
 
 pub fn non_zero(call: &Call<'_>) -> Result<Vec<Value>> {

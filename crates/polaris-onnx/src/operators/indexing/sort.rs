@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::find::along_or_flat;
 use super::gather::take;
 use crate::limits::checked_elements;
 use crate::operators::shape::length;
@@ -85,20 +86,13 @@ pub fn top_k(call: &Call<'_>) -> Result<Vec<Value>> {
 
 pub fn unique(call: &Call<'_>) -> Result<Vec<Value>> {
     let data = call.tensor(0)?;
-    let flat;
-    let (data, at) = match call.attributes().int("axis")? {
-        Some(number) => (data, axis(number, data.rank())?),
-        None => {
-            flat = data.reshaped(&[data.elements()])?;
-            (&flat, 0)
-        }
-    };
+    let (data, at) = along_or_flat(call, data)?;
     let whole = *data
         .shape()
         .get(at)
         .ok_or_else(|| Error::operands("a scalar has no axis along which to compare"))?;
     checked_elements(ElementType::I64, &[whole])?;
-    let groups = groups(data, at, whole, call.attributes().flag("sorted", true)?)?;
+    let groups = groups(&data, at, whole, call.attributes().flag("sorted", true)?)?;
     let (mut firsts, mut counts) = (Vec::new(), Vec::new());
     let mut inverse = vec![0i64; whole];
     for (number, members) in groups.iter().enumerate() {
@@ -108,7 +102,7 @@ pub fn unique(call: &Call<'_>) -> Result<Vec<Value>> {
             inverse[member] = number as i64;
         }
     }
-    let mut results = one(take(data, at, &firsts)?);
+    let mut results = one(take(&data, at, &firsts)?);
     for list in [firsts, inverse, counts] {
         results.push(Value::Tensor(Tensor::new(&[list.len()], list)?));
     }

@@ -6,6 +6,12 @@ use super::{granularity, named_type, quantized};
 use crate::operators::{Call, one};
 use crate::{ElementType, Error, Result, Tensor, Value};
 
+/// The place in the scale of each element of `x`.
+fn places(call: &Call<'_>, scale: &Tensor, x: &Tensor) -> Result<Vec<usize>> {
+    let axis = call.attributes().int_or("axis", 1)?;
+    granularity::places(scale, x.shape(), axis, call.attributes().int_or("block_size", 0)?)
+}
+
 /// A number rounded to a type that quotients are computed in.
 fn rounded(element: ElementType, value: f64) -> f64 {
     match element {
@@ -40,12 +46,7 @@ pub(super) fn quantize_linear(call: &Call<'_>) -> Result<Vec<Value>> {
         (zero, named) => zero.or(named).unwrap_or(ElementType::U8),
     };
     let precision = named_type(call, "precision")?;
-    let places = granularity::places(
-        scale,
-        x.shape(),
-        call.attributes().int_or("axis", 1)?,
-        call.attributes().int_or("block_size", 0)?,
-    )?;
+    let places = places(call, scale, x)?;
     let zeros = zero_points(zero, scale)?;
     // The quotient is rounded in the scale's type unless another is asked for, and ties depend on it.
     let scale_element = scale.element();
@@ -69,12 +70,7 @@ pub(super) fn dequantize_linear(call: &Call<'_>) -> Result<Vec<Value>> {
     if !element.is_float() || element == ElementType::F8E8M0 {
         return Err(Error::operands(format!("floats cannot be quantised to {element}")));
     }
-    let places = granularity::places(
-        scale,
-        x.shape(),
-        call.attributes().int_or("axis", 1)?,
-        call.attributes().int_or("block_size", 0)?,
-    )?;
+    let places = places(call, scale, x)?;
     let (scales, zeros) = (scale.to_f64()?, zero_points(zero, scale)?);
     let numbers = x.to_f64()?.into_iter().zip(places);
     let values: Vec<f64> =

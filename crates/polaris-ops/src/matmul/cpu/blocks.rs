@@ -1,11 +1,13 @@
-//! Matmul with B in a block format: for few rows, columns are decoded a few at a time into the L1 cache; for more
-//! rows, parts of B are expanded and reused for all rows.
+//! Matmul with B in a block format. Where A may be rounded to bytes, products are those of integers (`int8.rs`).
+//! Otherwise, for few rows, columns are decoded a few at a time into the L1 cache; for more rows, parts of B are
+//! expanded and reused for all rows.
 
 use polaris_core::Shape;
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
 use super::dot::{COLUMNS, f32_dots};
+use super::int8::Int8;
 use super::multiply::Scratch;
 use super::pack::pack;
 use super::product::{Plane, Product};
@@ -16,7 +18,7 @@ use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
 use crate::format::{Blocks, Format, with_block_type};
 use crate::matmul::geometry::Geometry;
-use crate::matmul::problem::{Bias, MatMul, Parts};
+use crate::matmul::problem::{Bias, MatMul, Parts, Precision};
 use crate::operation::run as run_operation;
 use crate::{Array, Result};
 
@@ -51,18 +53,18 @@ pub(super) fn run(
         let first = first_product(op, geometry, parts, output, &start);
         let starts = geometry.batches.point(0);
         let product = moved(&first, starts);
+        let first_block = starts[crate::matmul::geometry::B] / block.elements();
+        let blocks = SendPointer(start(parts.b).wrapping_add(first_block * block.bytes()));
+        if op.precision == Precision::Int8 {
+            let int8 = Int8 { cpu, product: &product, blocks };
+            return with_block_type!(block, B => int8.run::<B>(output));
+        }
         if is_skinny(&product) {
             let workers = cpu.pool().threads();
             let scratch = Scratch::new(output.device(), workers * COLUMNS * geometry.k * 4)?;
             let columns = scratch.operands()?;
             let columns = columns.as_ref().map_or(std::ptr::null_mut(), HostOperands::output);
-            let first_block = starts[crate::matmul::geometry::B] / block.elements();
-            let few = FewColumns {
-                cpu,
-                product: &product,
-                blocks: SendPointer(start(parts.b).wrapping_add(first_block * block.bytes())),
-                columns: SendPointer(columns),
-            };
+            let few = FewColumns { cpu, product: &product, blocks, columns: SendPointer(columns) };
             with_block_type!(block, B => few.run::<B>());
             return Ok(());
         }

@@ -5,6 +5,7 @@ mod blocks;
 mod dot;
 mod ending;
 mod finish;
+mod int8;
 mod kernel;
 mod lanes;
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,147 @@
+//! Blocks before their elements are multiplied: small integers, with a scale and a minimum for each sixteen.
+
+use crate::Simd;
+use crate::bits::part;
+
+/// Elements whose levels are made at a time: one block of the K family, eight of the others.
+pub const CHUNK: usize = 256;
+
+/// A chunk for products of integers: element `i` is the level of byte `i` times scale `i / 16`, minus minimum `i / 16`.
+/// Groups of 32 have scales and minima twice.
+#[derive(Debug, Clone, Copy)]
+pub struct Levels<S: Simd> {
+    /// A level for each element.
+    pub levels: [S::Bytes; CHUNK / 32],
+    /// What levels are multiplied by.
+    pub scales: S::Floats,
+    /// What is subtracted.
+    pub minima: S::Floats,
+}
+
+/// Each byte less 32, as signed bytes; they must be below 128.
+#[inline(always)]
+pub(crate) fn less_32(bytes: u128) -> u128 {
+    const EACH: u128 = u128::MAX / 255;
+    // No byte borrows from the next.
+    ((bytes | (128 * EACH)) - 32 * EACH) ^ (128 * EACH)
+}
+
+/// What an expression gives for each of eight numbers. `array::from_fn` would be a function of its own, into which
+/// vector instructions are not always inlined.
+macro_rules! each_of_eight {
+    ($number:ident => $of:expr) => {{
+        let $number = 0;
+        let mut all = [$of; 8];
+        for $number in 1..8 {
+            all[$number] = $of;
+        }
+        all
+    }};
+}
+
+pub(crate) use each_of_eight;
+
+/// The number of two bytes at a place of each of eight blocks.
+#[inline(always)]
+pub(crate) fn each_u16(blocks: &[u8], bytes: usize, at: usize) -> [u16; 8] {
+    each_of_eight!(block => u16::from_le_bytes(*part(blocks, block * bytes + at)))
+}
+
+/// Sixteen bytes of each of eight blocks, as numbers of four bits.
+#[inline(always)]
+pub(crate) fn nibbles<S: Simd>(simd: S, blocks: &[u8], bytes: usize, at: usize) -> [S::Bytes; 8] {
+    each_of_eight!(block => simd.nibbles(part(blocks, block * bytes + at)))
+}
+
+/// The same, and what a table has in the places that they name.
+#[inline(always)]
+pub(crate) fn looked_up<S: Simd>(
+    simd: S,
+    table: &[u8; 16],
+    blocks: &[u8],
+    bytes: usize,
+    at: usize,
+) -> [S::Bytes; 8] {
+    each_of_eight!(block => simd.look_up(table, simd.nibbles(part(blocks, block * bytes + at))))
+}
+
+/// Sixteen bytes and four of fifth bits of each of eight blocks.
+#[inline(always)]
+pub(crate) fn fives<S: Simd>(
+    simd: S,
+    blocks: &[u8],
+    bytes: usize,
+    fifth: usize,
+    at: usize,
+) -> [S::Bytes; 8] {
+    each_of_eight!(block => {
+        let fifths = simd.fifths(*part(blocks, block * bytes + fifth));
+        simd.or(simd.nibbles(part(blocks, block * bytes + at)), fifths)
+    })
+}
+
+/// Levels whose minima are a multiple of their scales.
+#[inline(always)]
+pub(crate) fn centred<S: Simd>(
+    simd: S,
+    levels: [S::Bytes; 8],
+    scales: S::Floats,
+    centre: f32,
+) -> Levels<S> {
+    Levels { levels, scales, minima: simd.times(scales, centre) }
+}
+
+#[cfg(test)]
+mod tests {
+    use polaris_core::random::SplitMix64;
+
+    use super::*;
+    use crate::{Block, Blocks, Plain, with_block_type};
+
+    #[test]
+    fn levels_give_what_is_decoded() {
+        let mut random = SplitMix64::new(7);
+        for block in Block::ALL {
+            let each = CHUNK / block.elements();
+            for _ in 0..20 {
+                let mut bytes: Vec<u8> =
+                    (0..each * block.bytes()).map(|_| random.bits() as u8).collect();
+                // Scales that are numbers.
+                let values: Vec<f32> = (0..CHUNK).map(|i| (i as f32 * 0.7).sin()).collect();
+                let mut good = bytes.clone();
+                block.encode_nearest(&values, &mut good).unwrap();
+                keep_scales(block, &good, &mut bytes);
+                let mut decoded = [0.0; CHUNK];
+                block.decode(&bytes, &mut decoded);
+                let Levels { levels, scales, minima } = with_block_type!(block, B => {
+                    let made = B::levels(Plain, &bytes);
+                    let highest = made.levels.as_flattened().iter().max();
+                    assert!(highest.is_some_and(|&level| level <= B::HIGHEST), "{block}");
+                    made
+                });
+                for (i, &expected) in decoded.iter().enumerate() {
+                    let (scale, min) = (scales[i / 16], minima[i / 16]);
+                    let found = scale * f32::from(levels.as_flattened()[i]) - min;
+                    let near = (scale * f32::from(u8::MAX)).abs() * 1e-6 + min.abs() * 1e-6;
+                    assert!((found - expected).abs() <= near, "{block} {i}: {found} {expected}");
+                }
+            }
+        }
+    }
+
+    /// Takes what blocks have in half precision from good ones.
+    fn keep_scales(block: Block, good: &[u8], bytes: &mut [u8]) {
+        let places = match block {
+            Block::Q2_K => 80..84,
+            Block::Q3_K => 108..110,
+            Block::Q6_K => 208..210,
+            Block::MXFP4 => 0..1,
+            Block::Q4_1 | Block::Q5_1 | Block::Q4_K | Block::Q5_K => 0..4,
+            _ => 0..2,
+        };
+        let each = block.bytes();
+        for (good, bytes) in good.chunks_exact(each).zip(bytes.chunks_exact_mut(each)) {
+            bytes[places.clone()].copy_from_slice(&good[places.clone()]);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A row of a weight times a few tokens: each chunk is unpacked into registers and the L1 cache, and multiplied with all
+//! of them. A weight is read once, as it lies in the file.
+
+use polaris_blocks::{Blocks, CHUNK, Plain};
+use polaris_runtime::cpu::SimdLevel;
+
+use super::activations::Tile;
+use super::filled_up;
+#[cfg(target_arch = "x86_64")]
+use super::has_vnni;
+use super::vectors::Vectors;
+#[cfg(target_arch = "x86_64")]
+use super::vectors_x86::{Avx2, Vnni};
+
+/// The most tokens.
+pub(crate) const TOKENS: usize = 4;
+
+/// The dot products of a row of a weight with tokens, which are tiles of one each.
+pub(crate) type Dots = unsafe fn(weights: *const u8, k: usize, tokens: &[Tile], to: &mut [f32]);
+
+/// # Safety
+/// The weights must be readable for `k` elements, which are whole blocks, and the
+/// tokens be as long.
+#[inline(always)]
+unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
+    simd: V,
+    weights: *const u8,
+    k: usize,
+    tokens: &[Tile],
+    to: &mut [f32],
+) {
+    let tokens: &[Tile; T] = tokens.first_chunk().expect("as many tokens as the kernel is for");
+    let chunk_bytes = CHUNK / B::ELEMENTS * B::BYTES;
+    // SAFETY: by the caller's word.
+    unsafe {
+        let mut sums = [simd.no_sum(); T];
+        for chunk in 0..k / CHUNK {
+            let blocks = std::slice::from_raw_parts(weights.add(chunk * chunk_bytes), chunk_bytes);
+            add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
+        }
+        if B::ELEMENTS < CHUNK && !k.is_multiple_of(CHUNK) {
+            let bytes = k % CHUNK / B::ELEMENTS * B::BYTES;
+            let start = weights.add(k / CHUNK * chunk_bytes);
+            let blocks = filled_up(std::slice::from_raw_parts(start, bytes));
+            add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, k / CHUNK);
+        }
+        for (to, &sum) in to.iter_mut().zip(&sums) {
+            *to = simd.total(sum);
+        }
+    }
+}
+
+/// # Safety
+/// The tokens must have this chunk.
+#[inline(always)]
+unsafe fn add_chunk<B: Blocks, V: Vectors, const T: usize>(
+    simd: V,
+    sums: &mut [V::Sum; T],
+    blocks: &[u8],
+    tokens: &[Tile; T],
+    chunk: usize,
+) {
+    let levels = B::levels(simd, blocks);
+    // SAFETY: by the caller's word.
+    unsafe {
+        for (sum, token) in sums.iter_mut().zip(tokens) {
+            let part = token.part(chunk);
+            *sum = match B::HIGHEST {
+                0..128 => simd.add_chunk::<false>(*sum, &levels, part),
+                _ => simd.add_chunk::<true>(*sum, &levels, part),
+            };
+        }
+    }
+}
+
+/// A kernel compiled for some instructions.
+macro_rules! compiled {
+    ($name:ident, $simd:expr $(, $features:literal)?) => {
+        /// # Safety
+        /// As for `dots`; the processor must have the instructions.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name<B: Blocks, const T: usize>(
+            weights: *const u8,
+            k: usize,
+            tokens: &[Tile],
+            to: &mut [f32],
+        ) {
+            // SAFETY: by the caller's word.
+            unsafe { dots::<B, _, T>($simd, weights, k, tokens, to) }
+        }
+    };
+}
+
+compiled!(plain, Plain);
+#[cfg(target_arch = "x86_64")]
+compiled!(avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
+#[cfg(target_arch = "x86_64")]
+compiled!(vnni, Vnni::new(), "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2");
+
+/// The kernels of a format for one to [`TOKENS`] tokens.
+pub(crate) fn kernels<B: Blocks>(level: SimdLevel) -> [Dots; TOKENS] {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512 if has_vnni() => [vnni::<B, 1>, vnni::<B, 2>, vnni::<B, 3>, vnni::<B, 4>],
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512 | SimdLevel::Avx2 => {
+            [avx2::<B, 1>, avx2::<B, 2>, avx2::<B, 3>, avx2::<B, 4>]
+        }
+        _ => [plain::<B, 1>, plain::<B, 2>, plain::<B, 3>, plain::<B, 4>],
+    }
+}

@@ -1,0 +1,32 @@
+//! Products of weights in blocks with rows that are rounded to bytes.
+//!
+//! Weights are unpacked into small unsigned integers with a scale and a minimum for each sixteen (`Levels`); rows of the
+//! other factor into signed bytes with a scale for each 32 (`activations.rs`). Products of both are summed in integers
+//! within a group, and scaled groups in `f32`. The instruction that multiplies four unsigned bytes with four signed ones
+//! does 64 products at once, four times as many as `f32` has lanes.
+//!
+//! Few tokens are multiplied with rows of the weight as they lie in the file (`dots.rs`), many with panels of sixteen
+//! rows (`panels.rs`). Nothing is repacked beforehand: unpacking a panel takes a few percent of the time from some dozens
+//! of tokens on, and for one token reading memory takes longer.
+
+pub(crate) mod activations;
+pub(crate) mod dots;
+pub(crate) mod panels;
+#[cfg(test)]
+mod tests;
+mod vectors;
+#[cfg(target_arch = "x86_64")]
+mod vectors_x86;
+
+/// The blocks of a row's last chunk, filled up with zeros; the largest chunk is one of Q8_0.
+fn filled_up(blocks: &[u8]) -> [u8; 8 * 34] {
+    let mut whole = [0; _];
+    whole[..blocks.len()].copy_from_slice(blocks);
+    whole
+}
+
+/// Whether the processor has products of four bytes.
+#[cfg(target_arch = "x86_64")]
+fn has_vnni() -> bool {
+    is_x86_feature_detected!("avx512vnni")
+}

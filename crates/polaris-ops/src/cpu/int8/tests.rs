@@ -1,0 +1,165 @@
+//! Kernels of every format and instruction set against the same products in `f64`.
+
+use polaris_blocks::{Block, Blocks, with_block_type};
+use polaris_core::random::SplitMix64;
+use polaris_runtime::cpu::SimdLevel;
+
+use super::activations::{Rows, Tiles};
+use super::panels::{Panel, ROWS, WeightRows};
+use super::{dots, panels};
+
+/// What rows of A are rounded to, by the definition.
+fn rounded(row: &[f32]) -> Vec<f64> {
+    let group = |group: &[f32]| -> Vec<f64> {
+        let most = group.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let inverse = if most > 0.0 { 127.0 / most } else { 0.0 };
+        let scale = most * (1.0 / 127.0);
+        group
+            .iter()
+            .map(|x| f64::from(scale) * f64::from((x * inverse).round_ties_even()))
+            .collect()
+    };
+    row.chunks(32).flat_map(group).collect()
+}
+
+/// Random factors, and their products with what they are multiplied by in `f64`.
+struct Case {
+    k: usize,
+    weights: Vec<u8>,
+    x: Vec<f32>,
+    /// By rows of x, then by rows of the weight: the product and the sum of magnitudes.
+    expected: Vec<Vec<(f64, f64)>>,
+}
+
+impl Case {
+    fn new(block: Block, [m, n, k]: [usize; 3], seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let mut number = || (random.unit() * 4.0 - 2.0) as f32;
+        let elements: Vec<f32> = (0..n * k).map(|_| number()).collect();
+        // Some groups are zero.
+        let x: Vec<f32> =
+            (0..m * k).map(|i| if i / 32 % 7 == 3 { 0.0 } else { number() }).collect();
+        let mut weights = vec![0; n * k / block.elements() * block.bytes()];
+        block.encode_nearest(&elements, &mut weights).unwrap();
+        let mut decoded = vec![0.0; n * k];
+        block.decode(&weights, &mut decoded);
+        let of_row = |x: &[f32]| {
+            let x = rounded(x);
+            let rows = decoded.chunks(k).map(|row| {
+                let products = row.iter().zip(&x).map(|(&w, x)| f64::from(w) * x);
+                products.fold((0.0, 0.0), |(sum, most), p| (sum + p, most + p.abs()))
+            });
+            rows.collect()
+        };
+        let expected = x.chunks(k).map(of_row).collect();
+        Self { k, weights, x, expected }
+    }
+
+    fn check(&self, what: &str, row: usize, column: usize, found: f32) {
+        let (expected, magnitude) = self.expected[row][column];
+        let error = (f64::from(found) - expected).abs();
+        assert!(error <= 2e-5 * magnitude + 1e-30, "{what} {row} {column}: {found} {expected}");
+    }
+
+    fn rows(&self) -> Rows {
+        let start = self.x.as_ptr();
+        Rows { start, stride: self.k, count: self.expected.len(), length: self.k }
+    }
+}
+
+fn levels() -> impl Iterator<Item = SimdLevel> {
+    let levels = [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512];
+    levels.into_iter().filter(|&level| level <= SimdLevel::detect())
+}
+
+fn dots_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
+    let case = Case::new(B::BLOCK, [m, n, k], 11);
+    let tiles = Tiles::new(m, k, 1, B::GROUP);
+    let mut memory = vec![0u32; tiles.bytes().div_ceil(4)];
+    for number in 0..tiles.count {
+        // SAFETY: the rows lie inside x, and the memory has the room.
+        unsafe { tiles.write(level, case.rows(), number, memory.as_mut_ptr().cast()) };
+    }
+    let tokens: Vec<_> = (0..m).map(|i| tiles.tile(memory.as_ptr().cast(), i)).collect();
+    let kernel = dots::kernels::<B>(level)[m - 1];
+    for (column, weights) in case.weights.chunks(case.weights.len() / n).enumerate() {
+        let mut found = vec![0.0; m];
+        // SAFETY: the row of the weight has k elements, and so have the tokens.
+        unsafe { kernel(weights.as_ptr(), k, &tokens, &mut found) };
+        for (row, &found) in found.iter().enumerate() {
+            case.check(&format!("{} {level:?} dots", B::BLOCK), row, column, found);
+        }
+    }
+}
+
+fn panels_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
+    let case = Case::new(B::BLOCK, [m, n, k], 12);
+    let kernels = panels::kernels::<B>(level);
+    let tiles = Tiles::new(m, k, 2 * kernels.multiply.len(), B::GROUP);
+    let mut memory = vec![0u32; tiles.bytes().div_ceil(4)];
+    let mut panel = vec![0u32; Panel::bytes(k).div_ceil(4)];
+    let panel = Panel::new(panel.as_mut_ptr().cast(), k);
+    let stride = case.weights.len() / n;
+    for column in (0..n).step_by(ROWS) {
+        let start = case.weights[column * stride..].as_ptr();
+        let rows = WeightRows { start, stride, count: ROWS.min(n - column) };
+        // SAFETY: the rows lie inside the weight, and the panel has the room.
+        unsafe { (kernels.pack)(rows, k, panel) };
+        for number in 0..tiles.count {
+            let mut found = vec![0.0; tiles.tokens * ROWS];
+            let place = memory.as_mut_ptr().cast();
+            let multiply = kernels.multiply[tiles.tokens / 2 - 1];
+            // SAFETY: as above; the target has room for sixteen results of each token.
+            unsafe {
+                tiles.write(level, case.rows(), number, place);
+                multiply(panel, tiles.tile(place, number), found.as_mut_ptr(), ROWS);
+            }
+            let first = number * tiles.tokens;
+            for row in first..m.min(first + tiles.tokens) {
+                for i in 0..rows.count {
+                    let found = found[(row - first) * ROWS + i];
+                    case.check(&format!("{} {level:?} panels", B::BLOCK), row, column + i, found);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_format_gives_the_product_of_rounded_rows() {
+    for level in levels() {
+        for block in Block::ALL {
+            // Rows of whole chunks, and where blocks are smaller, rows that end within one.
+            let lengths = [512, if block.elements() == 32 { 352 } else { 256 }];
+            for k in lengths {
+                with_block_type!(block, B => {
+                    (1..=dots::TOKENS).for_each(|m| dots_of::<B>(level, [m, 3, k]));
+                    for m in [1, 5, 12, 13, 27] {
+                        panels_of::<B>(level, [m, 19, k]);
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_is_not_lost() {
+    for level in levels() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut case = Case::new(Block::Q4_K, [1, 1, 256], 5);
+            case.x[77] = bad;
+            let tiles = Tiles::new(1, 256, 1, 32);
+            let mut memory = vec![0u32; tiles.bytes().div_ceil(4)];
+            let mut found = [0.0];
+            // SAFETY: as above.
+            unsafe {
+                tiles.write(level, case.rows(), 0, memory.as_mut_ptr().cast());
+                let tokens = [tiles.tile(memory.as_ptr().cast(), 0)];
+                let kernel = dots::kernels::<polaris_blocks::Q4_K>(level)[0];
+                kernel(case.weights.as_ptr(), 256, &tokens, &mut found);
+            }
+            assert!(!found[0].is_finite(), "{level:?} {bad}: {}", found[0]);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Matmul with B in a block format and A rounded to bytes: see `cpu/int8`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polaris_runtime::HostOperands;
+use polaris_runtime::cpu::CpuDevice;
+
+use super::finish::{Place, TILE_STRIDE, store};
+use super::multiply::Scratch;
+use super::product::Product;
+use crate::cpu::int8::activations::{Rows, Tile, Tiles};
+use crate::cpu::int8::panels::{Panel, ROWS, WeightRows};
+use crate::cpu::int8::{dots, panels};
+use crate::cpu::map::SendPointer;
+use crate::format::Blocks;
+use crate::{Array, Result};
+
+/// Elements of B that are worth a task.
+const TASK: usize = 1 << 16;
+/// Elements of A that are worth a task.
+const ROUND_TASK: usize = 1 << 14;
+/// Tasks for each thread, so that one that was held up is not waited for long.
+const TASKS_PER_THREAD: usize = 4;
+/// The most rows of a tile of any kernel.
+const MOST_TOKENS: usize = 16;
+
+/// A product whose B is rows of whole blocks along k, from `blocks` on; rows of A are dense along k.
+pub(super) struct Int8<'a> {
+    pub cpu: &'a CpuDevice,
+    pub product: &'a Product,
+    pub blocks: SendPointer,
+}
+
+impl Int8<'_> {
+    pub fn run<B: Blocks>(&self, output: &Array) -> Result<()> {
+        let &Product { m, k, .. } = self.product;
+        let few = m <= dots::TOKENS;
+        let panel_kernels = panels::kernels::<B>(self.cpu.simd());
+        let most = if few { 1 } else { 2 * panel_kernels.multiply.len() };
+        let tiles = Tiles::new(m, k, most, B::GROUP);
+        let tile_bytes = tiles.bytes().next_multiple_of(64);
+        let workers = if few { 0 } else { self.cpu.pool().threads() };
+        let scratch = Scratch::new(output.device(), tile_bytes + workers * Panel::bytes(k))?;
+        let operands = scratch.operands()?;
+        let memory = operands.as_ref().map_or(std::ptr::null_mut(), HostOperands::output);
+        self.round(tiles, SendPointer(memory));
+        if few {
+            self.few::<B>(tiles, memory);
+        } else {
+            let panels = SendPointer(memory.wrapping_add(tile_bytes));
+            self.many::<B>(tiles, SendPointer(memory), panels);
+        }
+        Ok(())
+    }
+
+    /// Rounds A.
+    fn round(&self, tiles: Tiles, memory: SendPointer) {
+        let &Product { m, k, a, .. } = self.product;
+        let start = SendPointer(a.at(0, 0));
+        let grain = ROUND_TASK.div_ceil(tiles.tokens * k.max(1)).max(1);
+        self.cpu.pool().for_chunks(tiles.count, grain, |numbers| {
+            let start = start.get().cast::<f32>().cast_const();
+            let rows = Rows { start, stride: a.row_stride, count: m, length: k };
+            for number in numbers {
+                // SAFETY: A is registered as read, the memory is this call's, and each tile is written once.
+                unsafe { tiles.write(self.cpu.simd(), rows, number, memory.get()) };
+            }
+        });
+    }
+
+    /// Bytes from one row of B to the next.
+    fn row_bytes<B: Blocks>(&self) -> usize {
+        self.product.b.column_stride / B::ELEMENTS * B::BYTES
+    }
+
+    /// Each row of B once, for all rows of A.
+    fn few<B: Blocks>(&self, tiles: Tiles, memory: *mut u8) {
+        let &Product { m, n, k, .. } = self.product;
+        let (pool, level) = (self.cpu.pool(), self.cpu.simd());
+        let mut tokens = [tiles.tile(memory, 0); dots::TOKENS];
+        for (number, token) in tokens.iter_mut().enumerate().take(m) {
+            *token = tiles.tile(memory, number);
+        }
+        let tokens = Tokens(tokens);
+        let kernel = dots::kernels::<B>(level)[m - 1];
+        let row_bytes = self.row_bytes::<B>();
+        let tasks = (n * k / TASK).clamp(1, pool.threads() * TASKS_PER_THREAD);
+        let columns = n.div_ceil(tasks).next_multiple_of(TILE_STRIDE);
+        pool.run(n.div_ceil(columns), |task| {
+            let tokens = tokens.get(m);
+            let last = n.min((task + 1) * columns);
+            for column in (task * columns..last).step_by(TILE_STRIDE) {
+                let count = TILE_STRIDE.min(last - column);
+                let mut sums = [0.0; TILE_STRIDE * dots::TOKENS];
+                for i in 0..count {
+                    let mut dots = [0.0; dots::TOKENS];
+                    let weights = self.blocks.get().wrapping_add((column + i) * row_bytes);
+                    // SAFETY: the row lies inside B, which is registered as read, and the tokens are as long.
+                    unsafe { kernel(weights, k, tokens, &mut dots[..m]) };
+                    for (token, &dot) in dots[..m].iter().enumerate() {
+                        sums[token * TILE_STRIDE + i] = dot;
+                    }
+                }
+                let place = Place { row: 0, rows: m, column, columns: count };
+                // SAFETY: the operands are registered, and tasks have disjoint columns.
+                unsafe { store(level, self.product, &sums, place) };
+            }
+        });
+    }
+
+    /// Sixteen rows of B after the other, for all tiles of A.
+    fn many<B: Blocks>(&self, tiles: Tiles, memory: SendPointer, panels: SendPointer) {
+        let &Product { m, n, k, .. } = self.product;
+        let (pool, level) = (self.cpu.pool(), self.cpu.simd());
+        let kernels = panels::kernels::<B>(level);
+        let multiply = kernels.multiply[tiles.tokens / 2 - 1];
+        let stride = self.row_bytes::<B>();
+        let next = AtomicUsize::new(0);
+        pool.run(pool.threads().min(n.div_ceil(ROWS)), |worker| {
+            let panel = Panel::new(panels.get().wrapping_add(worker * Panel::bytes(k)), k);
+            loop {
+                let column = ROWS * next.fetch_add(1, Ordering::Relaxed);
+                if column >= n {
+                    return;
+                }
+                let start = self.blocks.get().wrapping_add(column * stride).cast_const();
+                let count = ROWS.min(n - column);
+                // SAFETY: the rows lie inside B, which is registered as read, and the panel is this worker's.
+                unsafe { (kernels.pack)(WeightRows { start, stride, count }, k, panel) };
+                for number in 0..tiles.count {
+                    let mut sums = [0.0; TILE_STRIDE * MOST_TOKENS];
+                    let row = number * tiles.tokens;
+                    let place =
+                        Place { row, rows: tiles.tokens.min(m - row), column, columns: count };
+                    let tile = tiles.tile(memory.get(), number);
+                    // SAFETY: the panel and the tile are written and equally long; the operands are registered, and
+                    // each column is computed by one worker.
+                    unsafe {
+                        multiply(panel, tile, sums.as_mut_ptr(), TILE_STRIDE);
+                        store(level, self.product, &sums, place);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Rows of A that all threads read.
+struct Tokens([Tile; dots::TOKENS]);
+
+// SAFETY: they are read only while tasks run.
+unsafe impl Sync for Tokens {}
+
+impl Tokens {
+    fn get(&self, count: usize) -> &[Tile] {
+        &self.0[..count]
+    }
+}
