@@ -179,8 +179,8 @@ fn check_cache(config: &Config, weights: &Weights) -> Result<()> {
             layer.key_size.saturating_add(layer.value_size).saturating_mul(layer.key_heads);
         if cached.saturating_mul(config.width) > elements {
             return Err(Error::model(format!(
-                "layer {number} has {cached} keys and values for a token of {} elements, and tensors of {elements} elements in all",
-                config.width
+                "a token has {cached} keys and values in layer {number}, and the tensors `blk.{number}.*` have \
+                 {elements} elements in all"
             )));
         }
     }
