@@ -18,7 +18,7 @@ pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
 pub use llm::{BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, Tokenize};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
-pub use train::{Eval, Export, Generate, Train};
+pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
 /// AI and scientific compute on the GPU you already own
@@ -37,6 +37,7 @@ pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
   polaris devices --measure           measure every device
   polaris check --device gpu          test the kernels of this driver
   polaris run model.onnx --random-inputs
+  polaris chat                        chat with the toy model that is built in
   polaris chat model.gguf             chat with a language model
   polaris bench memory --json         print figures for programs to read
 
@@ -182,6 +183,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   polaris train digits
   polaris train digits --device gpu --set train.epochs=5 --set optim.lr=1e-3
+  polaris train llama --set train.epochs=1
   polaris train mine.toml --out runs/first
   polaris train mine.toml --out runs/first --resume")]
     Train(Train),
@@ -192,12 +194,14 @@ pub enum Command {
   polaris eval runs/mine/model.safetensors --set data.path=other.csv --all --json")]
     Eval(Eval),
 
-    /// Export a trained model to ONNX, for other engines
+    /// Export a trained model to ONNX or GGUF, for other engines
     ///
-    /// Writes opset 17. The input is named `input`, the output `output`, and the batch size is free. docs/training.md
-    /// describes the file.
+    /// ONNX files are of opset 17. The input is named `input`, the output `output`, and the batch size is free. Models of
+    /// the kind `llama` can also be GGUF, with their tokenizer and a chat template, for `polaris chat` and llama.cpp. docs/training.md describes the files.
     #[command(after_help = "Examples:
   polaris export runs/digits --out digits.onnx
+  polaris export runs/llama --out llama.gguf
+  polaris export runs/tiny --out tiny.gguf --type q8_0
   polaris export runs/mine/model.safetensors --out mine.onnx --json")]
     Export(Export),
 
@@ -207,8 +211,11 @@ pub enum Command {
     /// they are generated. The model's own chat template writes the prompt; models without one get ChatML, with a
     /// warning. Only what is new in a conversation is computed. Ctrl-C stops an answer, not the chat.
     ///
+    /// Without a model it uses one that is built in: a toy of a million parameters that knows a few answers.
+    ///
     /// Commands: /system TEXT, /reset, /save FILE, /help, /exit. docs/llm.md describes models, formats and options.
     #[command(after_help = "Examples:
+  polaris chat
   polaris chat model.gguf
   polaris chat SmolLM2-135M-Instruct
   polaris chat model.gguf --system 'Answer in one sentence.' -c 8192
@@ -218,7 +225,7 @@ pub enum Command {
 
     /// Generate text with a language model: a GGUF file, a folder of Hugging Face, or one of `polaris train`
     ///
-    /// Prints the text on stdout while it is generated. For GPTs of `polaris train`, `--temperature`, `--top-k`,
+    /// Prints the text on stdout while it is generated. For models of `polaris train`, `--temperature`, `--top-k`,
     /// `--seed`, `--prompt` and `--tokens` apply; they sample from all tokens unless `--top-k` says otherwise.
     #[command(after_help = "Examples:
   polaris generate model.gguf -p 'The pole star is' -n 64

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use tokenizers::models::TrainerWrapper;
-use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use serde_json::{Map, Value, json};
 
+use crate::bpe_train::learn;
 use crate::tokenizer_guard::{guarded, probe, read_json};
 use crate::{Error, Result, Tokenizer, files, write_atomic};
 
@@ -43,32 +42,42 @@ impl Bpe {
         Ok(Bpe { inner, vocabulary: largest as usize + 1 })
     }
 
-    /// Learns a byte-level encoding of at most `tokens` tokens from a text: the 256 bytes, and
-    /// the most frequent pairs. A short text may not have enough pairs; then there are fewer.
-    pub fn train(text: &str, tokens: usize) -> Result<Self> {
-        let alphabet = ByteLevel::alphabet();
-        if tokens < alphabet.len() || u32::try_from(tokens).is_err() {
+    /// Learns a byte-level encoding of at most `tokens` tokens from a text: the 256 bytes, the most frequent pairs in
+    /// the words of GPT-2's pre-tokenizer, and at the end the special texts, each of which is one token wherever it
+    /// occurs. A short text may not have enough pairs; then there are fewer.
+    pub fn train(text: &str, tokens: usize, special: &[&str]) -> Result<Self> {
+        let least = 256 + special.len();
+        if tokens < least || u32::try_from(tokens).is_err() {
             return Err(Error::BadOption {
                 option: "tokens",
                 value: tokens.to_string(),
                 reason: format!(
-                    "every byte is a token, so it must be at least {}, and fit 32 bits",
-                    alphabet.len()
+                    "every byte and every special text is a token, so it must be at least {least}, and fit 32 bits"
                 ),
             });
         }
-        let trainer = BpeTrainerBuilder::new()
-            .vocab_size(tokens)
-            .show_progress(false)
-            .initial_alphabet(alphabet.into_iter().collect())
-            .build();
-        let mut inner = tokenizers::Tokenizer::new(BPE::default());
+        let learned = learn(text, special, tokens - special.len())?;
+        let ids = 0..learned.tokens.len() as u32;
+        let vocabulary: Map<String, Value> = ids.map(|id| (learned.text(id), id.into())).collect();
+        let merge = |&(left, right): &(u32, u32)| json!([learned.text(left), learned.text(right)]);
+        let merges: Vec<Value> = learned.merges.iter().map(merge).collect();
+        let added = |(at, text): (usize, &&str)| {
+            json!({
+                "id": learned.tokens.len() + at, "content": text, "special": true, "normalized": false,
+                "single_word": false, "lstrip": false, "rstrip": false,
+            })
+        };
         // No space is put in front, so that decoding gives back exactly what was encoded.
-        let bytes = ByteLevel::default().add_prefix_space(false);
-        inner.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
-        let mut trainer = TrainerWrapper::from(trainer);
-        inner.train(&mut trainer, std::iter::once(text)).map_err(failed("train on the text"))?;
-        Self::new(inner)
+        let bytes = json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true,
+        });
+        let file = json!({
+            "version": "1.0",
+            "added_tokens": special.iter().enumerate().map(added).collect::<Vec<_>>(),
+            "pre_tokenizer": bytes, "decoder": bytes,
+            "model": { "type": "BPE", "vocab": vocabulary, "merges": merges },
+        });
+        Self::from_json(file.to_string().as_bytes())
     }
 
     /// The contents of its `tokenizer.json`.
@@ -86,7 +95,7 @@ impl Bpe {
 /// Learns a byte-level encoding of at most `tokens` tokens from a text and writes it to a
 /// `tokenizer.json`.
 pub fn train_bpe(text: &str, tokens: usize, path: impl AsRef<Path>) -> Result<Bpe> {
-    let bpe = Bpe::train(text, tokens)?;
+    let bpe = Bpe::train(text, tokens, &[])?;
     bpe.save(path)?;
     Ok(bpe)
 }

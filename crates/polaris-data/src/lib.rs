@@ -36,9 +36,12 @@ mod augment;
 mod binary;
 #[cfg(feature = "text")]
 mod bpe;
+#[cfg(feature = "text")]
+mod bpe_train;
 mod bundled;
 mod classes;
 mod dataset;
+mod dialogs;
 mod error;
 mod files;
 mod idx;
@@ -68,6 +71,7 @@ pub use augment::Augment;
 pub use bpe::{Bpe, read_tokenizer, train_bpe};
 pub use bundled::{digits, text};
 pub use dataset::{Batch, Dataset, Kind, Spec, Values};
+pub use dialogs::{DIALOG_TOKENS, dialogs};
 pub use error::{Error, Result};
 #[cfg(feature = "image")]
 pub use images::{ImageFolder, ImageOptions, read_image};
@@ -83,5 +87,5 @@ pub use random::Random;
 pub use sentences::{Sentence, SentenceTokenizer};
 pub use split::{sequential_split, stratified_split};
 pub use table::CsvOptions;
-pub use text::TextDataset;
+pub use text::{TextDataset, read_text};
 pub use tokens::{Bytes, Tokenizer};

@@ -61,17 +61,7 @@ impl TextDataset {
         context: usize,
         stride: Option<usize>,
     ) -> Result<Self> {
-        let path = path.as_ref();
-        let text =
-            String::from_utf8(files::read_all(path, u64::MAX)?).map_err(|e| Error::Format {
-                path: path.into(),
-                format: "UTF-8 text",
-                reason: format!(
-                    "byte {} is not UTF-8; convert the file, or read it as bytes",
-                    e.utf8_error().valid_up_to()
-                ),
-            })?;
-        Self::from_text(&text, tokenizer, context, stride)
+        Self::from_text(&read_text(path)?, tokenizer, context, stride)
     }
 
     /// A data set of the bytes of a file of any kind (unpacked, if it is gzip-compressed), each a
@@ -101,6 +91,19 @@ impl TextDataset {
     pub fn context(&self) -> usize {
         self.spec.dims[0]
     }
+}
+
+/// A file of UTF-8 text, plain or gzip-compressed.
+pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    String::from_utf8(files::read_all(path, u64::MAX)?).map_err(|e| Error::Format {
+        path: path.into(),
+        format: "UTF-8 text",
+        reason: format!(
+            "byte {} is not UTF-8; convert the file, or read it as bytes",
+            e.utf8_error().valid_up_to()
+        ),
+    })
 }
 
 impl Dataset for TextDataset {

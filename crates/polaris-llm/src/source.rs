@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use polaris_gguf::{Gguf, Metadata};
 use polaris_runtime::MappedFile;
 use polaris_tokenizer::Tokenizer;
@@ -34,6 +35,16 @@ impl Source {
         }
         let gguf = Gguf::open(path, |path| MappedFile::open(path).map(|file| file.bytes()))?;
         Self::from_gguf(&gguf)
+    }
+
+    /// The tiny model that comes with Polaris, so that there is something to try without a download. It is a toy of
+    /// about a million parameters, which `polaris train tiny` trains; docs/llm.md says what it can do.
+    ///
+    /// # Errors
+    /// Never, for the file that was built in.
+    pub fn tiny() -> Result<Self> {
+        const FILE: &[u8] = include_bytes!("../data/tiny.gguf");
+        Self::from_gguf(&Gguf::from_bytes(Bytes::from_static(FILE))?)
     }
 
     /// A model from a GGUF file that is open.

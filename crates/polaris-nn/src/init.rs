@@ -28,6 +28,11 @@ impl Init {
         self
     }
 
+    /// The type of parameters.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Where parameters lie.
     pub fn device(&self) -> &DeviceRef {
         &self.device

@@ -20,6 +20,14 @@ const OTHERS: [u8; 68] = {
     others
 };
 
+/// The character that stands for a byte.
+pub(crate) fn character(byte: u8) -> char {
+    match OTHERS.iter().position(|&other| other == byte) {
+        Some(place) => char::from_u32(0x100 + place as u32).unwrap_or(char::REPLACEMENT_CHARACTER),
+        None => char::from(byte),
+    }
+}
+
 /// The byte that a character stands for.
 pub(crate) fn byte(c: char) -> Option<u8> {
     match u8::try_from(c) {
@@ -43,6 +51,7 @@ mod tests {
         let mut sorted = every.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..=255).collect::<Vec<u8>>());
+        assert!((0..=255).all(|found| byte(character(found)) == Some(found)));
         // The space and the newline as they are known from GPT-2's files.
         assert_eq!(bytes("\u{120}a\u{10a}".as_bytes()), Some(b" a\n".to_vec()));
         assert_eq!(bytes("\u{4e2d}".as_bytes()), None);

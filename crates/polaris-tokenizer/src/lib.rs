@@ -63,6 +63,24 @@ pub fn pre_tokenizers() -> Vec<&'static str> {
 /// If there is no pre-tokenizer of this name.
 pub fn pre_tokenize<'t>(name: &str, text: &'t str) -> Result<Vec<&'t str>> {
     let mut words = Vec::new();
-    split::split(pre::find(Some(name))?.stages, text, &mut |word| words.push(word));
+    for_each_word(name, text, |word| words.push(word))?;
     Ok(words)
+}
+
+/// The words of [`pre_tokenize`], one after another: a long text has too many to keep.
+///
+/// # Errors
+/// If there is no pre-tokenizer of this name.
+pub fn for_each_word<'t>(
+    name: &str,
+    text: &'t str,
+    mut use_word: impl FnMut(&'t str),
+) -> Result<()> {
+    split::split(pre::find(Some(name))?.stages, text, &mut use_word);
+    Ok(())
+}
+
+/// The character that byte-level vocabularies write for a byte, so that their tokens are printable text.
+pub fn byte_character(byte: u8) -> char {
+    alphabet::character(byte)
 }

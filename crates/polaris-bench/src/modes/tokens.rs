@@ -27,7 +27,7 @@ impl Text {
             let Some(line) = lines.next() else { break };
             sample.push_str(line);
         }
-        let bpe = Bpe::train(&sample, VOCABULARY)?;
+        let bpe = Bpe::train(&sample, VOCABULARY, &[])?;
         // What follows it was not learned from.
         let (mut text, mut tokens) = (String::new(), 0);
         for line in lines {

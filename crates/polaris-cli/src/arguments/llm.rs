@@ -177,8 +177,8 @@ pub struct Constraint {
 /// Options of `chat`.
 #[derive(Debug, Args)]
 pub struct Chat {
-    /// A GGUF file (any part of one that was split), or a folder of Hugging Face
-    #[arg(value_name = "MODEL")]
+    /// A GGUF file (any part of one that was split), a folder of Hugging Face, or tiny, the toy that is built in
+    #[arg(value_name = "MODEL", default_value = "tiny")]
     pub model: PathBuf,
 
     /// Tell the model what it is, before the first message

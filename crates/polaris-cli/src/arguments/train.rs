@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, ValueEnum};
+use polaris::nn::export::TensorType;
+
 use super::{Constraint, EngineChoice, SamplingChoice};
-use clap::Args;
 
 /// Options of `train`.
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The configuration: a TOML file, or one of the built-in ones, digits and text
+    /// The configuration: a TOML file, or one of the built-in ones, digits, text, llama and tiny
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
 
@@ -51,15 +53,53 @@ pub struct Export {
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
-    /// Write this file; an existing file is replaced
-    #[arg(long, value_name = "FILE.onnx")]
+    /// Write this file: GGUF if its name ends in .gguf, ONNX otherwise; an existing file is replaced
+    #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+
+    /// Store the matrices of a GGUF file in this type [default: f16]
+    #[arg(long, value_name = "TYPE")]
+    pub r#type: Option<WeightType>,
+}
+
+/// The type of the matrices in a GGUF file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WeightType {
+    /// Single precision
+    F32,
+    /// Half precision
+    F16,
+    /// The upper half of single precision
+    Bf16,
+    /// 8 bits, blocks of 32 with a scale
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 5 bits, blocks of 32 with a scale
+    #[value(name = "q5_0")]
+    Q5_0,
+    /// 4 bits, blocks of 32 with a scale
+    #[value(name = "q4_0")]
+    Q4_0,
+}
+
+impl WeightType {
+    /// The type of the library.
+    pub fn tensor_type(self) -> TensorType {
+        match self {
+            Self::F32 => TensorType::F32,
+            Self::F16 => TensorType::F16,
+            Self::Bf16 => TensorType::BF16,
+            Self::Q8_0 => TensorType::Q8_0,
+            Self::Q5_0 => TensorType::Q5_0,
+            Self::Q4_0 => TensorType::Q4_0,
+        }
+    }
 }
 
 /// Options of `generate`.
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// A GGUF file, a folder of Hugging Face, a model file of `polaris train`, or the folder of a training run
+    /// A GGUF file, a folder of Hugging Face, a model file of `polaris train`, the folder of a training run, or tiny
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 

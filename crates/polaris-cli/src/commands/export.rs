@@ -1,17 +1,18 @@
-//! `polaris export`: writes a trained model as ONNX.
+//! `polaris export`: writes a trained model as ONNX or GGUF.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use polaris::nn::export::{End, Length, OPSET, Onnx};
+use polaris::nn::Module;
+use polaris::nn::export::{End, Gguf, Length, OPSET, Onnx};
 use polaris::nn::tensors_file::write_atomically;
 use polaris::nn::train::ModelFile;
 use serde::Serialize;
 
 use super::eval::model_path;
 use super::train::chosen_device;
-use crate::arguments::{Export, Global};
-use crate::exit;
+use crate::arguments::{Export, Global, WeightType};
+use crate::exit::{self, Usage};
 use crate::output::{self, print_line};
 use crate::session::Session;
 
@@ -25,6 +26,18 @@ struct Exported<'a> {
     output: End,
 }
 
+/// The same for GGUF.
+#[derive(Serialize)]
+struct ExportedGguf<'a> {
+    model: PathBuf,
+    path: &'a Path,
+    bytes: usize,
+    r#type: &'static str,
+    tensors: usize,
+    vocabulary: usize,
+    context: usize,
+}
+
 pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     let json = global.json;
     let (model, path) = (model_path(&options.model)?, &options.out);
@@ -34,21 +47,35 @@ pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     if path.exists() && std::fs::canonicalize(path)? == std::fs::canonicalize(&model)? {
         bail!("{} is the model itself; name another file", path.display());
     }
+    let is_gguf = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    if !is_gguf && options.r#type.is_some() {
+        let what = "--type is for GGUF; name a file that ends in .gguf with --out";
+        return Err(Usage(what.to_owned()).into());
+    }
     let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, module) = ModelFile::load(&model, &device)?;
-    let onnx = Onnx::of(&about, &*module)?;
-    write_atomically(path, &onnx.bytes)?;
-    let (bytes, Onnx { input, output, .. }) = (onnx.bytes.len(), onnx);
-    let exported = Exported { model, path, bytes, opset: OPSET, input, output };
-    match json {
-        true => output::print_json("polaris.export/1", &exported)?,
-        false => print(&exported)?,
+    match is_gguf {
+        true => export_gguf(&about, &*module, model, options, json)?,
+        false => export_onnx(&about, &*module, model, path, json)?,
     }
     Ok(exit::OK)
 }
 
-fn print(exported: &Exported<'_>) -> anyhow::Result<()> {
+fn export_onnx(
+    about: &ModelFile,
+    module: &dyn Module,
+    model: PathBuf,
+    path: &Path,
+    json: bool,
+) -> anyhow::Result<()> {
+    let onnx = Onnx::of(about, module)?;
+    write_atomically(path, &onnx.bytes)?;
+    let (bytes, Onnx { input, output, .. }) = (onnx.bytes.len(), onnx);
+    if json {
+        let exported = Exported { model, path, bytes, opset: OPSET, input, output };
+        return output::print_json("polaris.export/1", &exported);
+    }
     let end = |end: &End| {
         let lengths = end.shape.iter().map(|length| match length {
             Length::Known(length) => length.to_string(),
@@ -56,11 +83,33 @@ fn print(exported: &Exported<'_>) -> anyhow::Result<()> {
         });
         format!("`{}`, {} [{}]", end.name, end.element, lengths.collect::<Vec<_>>().join(", "))
     };
-    let (path, model) = (exported.path.display(), exported.model.display());
-    print_line(&format!(
-        "exported {model} to {path}: {} bytes of ONNX, opset {OPSET}",
-        exported.bytes
-    ))?;
-    print_line(&format!("  input   {}", end(&exported.input)))?;
-    print_line(&format!("  output  {}", end(&exported.output)))
+    let (shown, model) = (path.display(), model.display());
+    print_line(&format!("exported {model} to {shown}: {bytes} bytes of ONNX, opset {OPSET}"))?;
+    print_line(&format!("  input   {}", end(&input)))?;
+    print_line(&format!("  output  {}", end(&output)))
+}
+
+fn export_gguf(
+    about: &ModelFile,
+    module: &dyn Module,
+    model: PathBuf,
+    options: &Export,
+    json: bool,
+) -> anyhow::Result<()> {
+    let path = &*options.out;
+    let name = path.file_stem().map_or("model".into(), |stem| stem.to_string_lossy());
+    let ty = options.r#type.unwrap_or(WeightType::F16).tensor_type();
+    let gguf = Gguf::of(about, module, &name, ty)?;
+    write_atomically(path, &gguf.bytes)?;
+    let Gguf { bytes, tensors, vocabulary, context } = gguf;
+    let bytes = bytes.len();
+    if json {
+        let r#type = ty.name();
+        let exported = ExportedGguf { model, path, bytes, r#type, tensors, vocabulary, context };
+        return output::print_json("polaris.export.gguf/1", &exported);
+    }
+    let (shown, model) = (path.display(), model.display());
+    print_line(&format!("exported {model} to {shown}: {bytes} bytes of GGUF, matrices in {ty}"))?;
+    print_line(&format!("  {tensors} tensors, {vocabulary} tokens, a context of {context}"))?;
+    print_line(&format!("  try: polaris generate {shown} -p 'And the'"))
 }

@@ -1,4 +1,4 @@
-//! `polaris generate`: samples text from a GPT of `polaris train`; files of other models go to `llm::generate`.
+//! `polaris generate`: samples text from a GPT or llama of `polaris train`; files of other models go to `llm::generate`.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -33,7 +33,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let device = chosen_device(&mut session, "cpu")?;
     let (about, model) = ModelFile::load(&path, &device)?;
     if about.task != Task::Tokens {
-        bail!("{}: this model does not generate text; only a GPT does", path.display());
+        bail!("{}: this model does not generate text; a GPT or a llama does", path.display());
     }
     let tokenizer = Words::new(about.tokenizer)?.tokenizer;
     let mut tokens = tokenizer.encode(&options.prompt)?;

@@ -147,6 +147,26 @@ fn a_chat_answers_from_stdin() {
     );
 }
 
+/// On a fresh machine there is something to talk to.
+#[test]
+fn the_model_that_is_built_in_answers() {
+    let home = Home::new();
+    let ask = |question: &str| {
+        let answer = with_input(&home, "chat --device cpu --temperature 0 -n 64 --json", question);
+        let answer = answer.exits_with(0);
+        let answer: serde_json::Value = serde_json::from_str(answer.stdout.trim()).unwrap();
+        assert_eq!(answer["finish"], "end", "{answer:#}");
+        answer["text"].as_str().unwrap().to_owned()
+    };
+    assert!(ask("What is Polaris?\n").contains("engine"), "{}", ask("What is Polaris?\n"));
+    assert!(ask("who are you\n").contains("toy"), "{}", ask("who are you\n"));
+    let info = home.run("info tiny --device cpu --json").exits_with(0).json();
+    assert_eq!((&info["architecture"], &info["supported"]), (&"llama".into(), &true.into()));
+    assert!(info["bytes"].as_u64().unwrap() < 2_000_000);
+    home.run("generate tiny --device cpu -n 4").exits_with(0);
+    home.run("tokenize tiny <|im_end|> --special").exits_with(0);
+}
+
 /// A device without room is an error; a pipe that nobody reads any more is the end.
 #[cfg(unix)]
 #[test]

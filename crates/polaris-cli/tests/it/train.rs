@@ -83,6 +83,39 @@ fn a_training_leaves_model_log_and_report_and_can_be_tested() {
 }
 
 #[test]
+fn a_language_model_is_trained_exported_and_talked_to() {
+    let home = Home::new();
+    let (out, gguf) = (home.path("run"), home.path("mine.gguf"));
+    let sizes = "--set model.layers=1 --set model.width=32 --set model.heads=2 --set model.kv_heads=1 \
+                 --set model.feed_forward=64 --set data.vocabulary=300 --set data.context=32";
+    let train = format!(
+        "train tiny --device cpu --set train.steps=3 {sizes} --out {} --json",
+        out.display()
+    );
+    let trained = home.run(&train).exits_with(0).json();
+    assert_eq!(trained["steps"], 3);
+    home.run(&format!("generate {} --device cpu -n 3", out.display())).exits_with(0);
+    let export = format!("export {} --out {}", out.display(), gguf.display());
+    let exported = home.run(&format!("{export} --type q8_0 --json")).exits_with(0).json();
+    assert_eq!(exported["schema"], "polaris.export.gguf/1");
+    assert_eq!(exported["bytes"], fs::metadata(&gguf).unwrap().len());
+    let fields = ["type", "tensors", "vocabulary", "context"].map(|field| &exported[field]);
+    assert_eq!(fields, [&"Q8_0".into(), &11.into(), &300.into(), &32.into()]);
+    home.run(&export).exits_with(0).says(&["matrices in F16", "300 tokens"]);
+    let info =
+        home.run(&format!("info {} --device cpu --json", gguf.display())).exits_with(0).json();
+    assert_eq!((&info["architecture"], &info["name"]), (&"llama".into(), &"mine".into()));
+    home.run(&format!("generate {} --device cpu -p the -n 3", gguf.display())).exits_with(0);
+    let onnx = format!("export {} --out {}", out.display(), home.path("mine.onnx").display());
+    home.run(&onnx).exits_with(0).says(&["bytes of ONNX"]);
+    home.run(&format!("{onnx} --type f16")).exits_with(2).says(&["--type", ".gguf"]);
+    home.run(&format!("{export} --type q4_k")).exits_with(2).says(&["q8_0"]);
+    home.run("train tiny --set model.kv_heads=3 --device cpu")
+        .exits_with(3)
+        .says(&["divisor of 4"]);
+}
+
+#[test]
 fn whatever_kills_a_training_it_ends_with_the_same_bits() {
     let home = Home::with_shared_cache();
     let (whole, cut) = (home.path("whole"), home.path("cut"));

@@ -141,7 +141,10 @@ fn bytes_that_are_no_text_and_no_tokenizer() {
     let error = TextDataset::from_file(&path, &polaris_data::Bytes, 2, None).unwrap_err();
     assert!(error.to_string().contains("byte 3"), "{error}");
     assert_eq!(TextDataset::from_bytes(&path, 2, None).unwrap().tokens()[3], 255);
-    let json = Bpe::train("some text, some more text", 260).unwrap().to_json().unwrap();
+    let json = Bpe::train("some text, some more text, and some more", 260, &[])
+        .unwrap()
+        .to_json()
+        .unwrap();
     for end in (0..json.len()).step_by(97) {
         let error = Bpe::from_file(write(&folder, &json.as_bytes()[..end])).unwrap_err();
         assert!(matches!(error, Error::Format { format: "tokenizer.json", .. }), "{error}");
@@ -180,7 +183,7 @@ proptest! {
     fn a_changed_byte_in_a_tokenizer_does_no_harm(at: prop::sample::Index, value in 32u8..127) {
         static JSON: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
         let json = JSON.get_or_init(|| {
-            Bpe::train("some text, some more text", 260).unwrap().to_json().unwrap().into_bytes()
+            Bpe::train("some text, some more text, and some more", 260, &[]).unwrap().to_json().unwrap().into_bytes()
         });
         let mut json = json.clone();
         let at = at.index(json.len());

@@ -1,10 +1,18 @@
-//! Models as ONNX, so that other engines compute what was learned here.
+//! Models as ONNX, so that other engines compute what was learned here; language models also as GGUF ([`Gguf`]).
 //!
 //! Each layer writes its own nodes ([`Module::export`]), beside the code that computes it: one that cannot be
 //! exported says so. What is written is the model as it is evaluated, in `f32`.
 
+#[cfg(feature = "text")]
+mod gguf;
+#[cfg(feature = "text")]
+mod vocabulary;
 mod writer;
 
+#[cfg(feature = "text")]
+pub use gguf::Gguf;
+#[cfg(feature = "text")]
+pub use polaris_gguf::TensorType;
 pub use polaris_onnx::Attribute;
 pub use writer::{Value, Writer, element};
 
@@ -12,7 +20,6 @@ use polaris_onnx::{Dim, ElementType, Type};
 use polaris_tensor::no_grad;
 use serde::Serialize;
 
-use crate::models::Model;
 use crate::train::ModelFile;
 use crate::{Error, Module, Result};
 
@@ -77,7 +84,7 @@ impl Onnx {
     pub fn of(about: &ModelFile, model: &dyn Module) -> Result<Self> {
         let batch = Length::Open("batch");
         let outputs = Length::Known(about.outputs);
-        let reads_tokens = matches!(about.config.model, Model::Gpt(_));
+        let reads_tokens = about.config.model.reads_tokens();
         let (input, output) = if reads_tokens {
             let tokens = [batch, Length::Open("tokens")];
             (tokens.to_vec(), [&tokens[..], &[outputs]].concat())

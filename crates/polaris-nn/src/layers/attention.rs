@@ -90,7 +90,7 @@ impl Module for MultiheadAttention {
 }
 
 /// Scores with minus infinity where a key comes after its query.
-fn hide_later(scores: &str, graph: &mut Writer) -> String {
+pub(super) fn hide_later(scores: &str, graph: &mut Writer) -> String {
     let lengths = graph.node("Shape", &[scores], &[("start", 2.into())]);
     let nothing = [("value", element(f32::NEG_INFINITY))];
     let mask = graph.node("ConstantOfShape", &[&lengths], &nothing);

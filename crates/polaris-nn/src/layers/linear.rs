@@ -23,6 +23,11 @@ impl Linear {
         Ok(Self { weight, bias })
     }
 
+    /// Elements of a row that it takes.
+    pub(crate) fn inputs(&self) -> usize {
+        self.weight.tensor().dims().last().copied().unwrap_or(0)
+    }
+
     /// A layer of these parameters.
     pub fn of(weight: Parameter, bias: Option<Parameter>) -> Self {
         Self { weight, bias }
@@ -52,7 +57,7 @@ impl Module for Linear {
 }
 
 /// `x W^T + b` of parameters that the graph has. The weight stays as it is in the model.
-pub(super) fn export_linear(
+pub(crate) fn export_linear(
     x: &Value,
     weight: &str,
     bias: Option<&str>,

@@ -2,10 +2,12 @@
 
 mod cnn;
 mod gpt;
+mod llama;
 mod mlp;
 
 pub use cnn::Cnn;
 pub use gpt::Gpt;
+pub use llama::Llama;
 pub use mlp::Mlp;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,8 @@ pub enum Model {
     Cnn(Cnn),
     /// A transformer that predicts the next token.
     Gpt(Gpt),
+    /// A decoder of LLaMA's structure.
+    Llama(Llama),
 }
 
 /// What a model gets and gives.
@@ -34,6 +38,11 @@ pub struct Ends {
 }
 
 impl Model {
+    /// Whether its examples are rows of tokens.
+    pub fn reads_tokens(&self) -> bool {
+        matches!(self, Self::Gpt(_) | Self::Llama(_))
+    }
+
     /// Parameters that the model has at least, if they can be counted at all.
     pub fn least_parameters(&self, ends: &Ends) -> Option<usize> {
         let product = |numbers: &[usize]| {
@@ -68,6 +77,14 @@ impl Model {
                 let tables = ends.outputs.checked_mul(2)?.checked_add(*ends.input.first()?)?;
                 blocks.checked_add(product(&[tables, gpt.width])?)?.checked_add(gpt.layers)
             }
+            Self::Llama(llama) => {
+                // Queries, outputs and the feed-forward part; tied tables are there once.
+                let hidden = llama.feed_forward.checked_mul(3)?;
+                let rows = llama.width.checked_mul(2)?.checked_add(hidden)?;
+                let blocks = product(&[llama.layers, llama.width, rows])?;
+                let table = product(&[ends.outputs, llama.width])?;
+                blocks.checked_add(table)?.checked_add(llama.layers)
+            }
         }
     }
 
@@ -83,6 +100,7 @@ impl Model {
             Self::Mlp(mlp) => Box::new(mlp.build(ends, init)?),
             Self::Cnn(cnn) => Box::new(cnn.build(ends, init)?),
             Self::Gpt(gpt) => Box::new(gpt.build(ends, init)?),
+            Self::Llama(llama) => Box::new(llama.build(ends, init)?),
         })
     }
 }

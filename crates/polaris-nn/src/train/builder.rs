@@ -14,7 +14,6 @@ use super::data::{Task, load_data};
 use super::loss::{Loss, TaskLoss};
 use super::settings::{Precision, Settings};
 use super::trainer::Trainer;
-use crate::models::Model;
 use crate::optim::Optimizer;
 use crate::{Error, Init, LossScale, Module, Result, parameters, state};
 
@@ -47,11 +46,13 @@ impl Trainer {
     pub fn from_config(config: &Config, device: &DeviceRef) -> Result<Self> {
         config.check()?;
         let data = load_data(config, None)?;
-        match (&config.model, data.task) {
-            (Model::Gpt(_), Task::Tokens) => {}
-            (Model::Gpt(_), _) => return Err(Error::invalid("a gpt learns from text only")),
-            (_, Task::Tokens) => {
-                return Err(Error::invalid("a text needs a gpt (model.kind = \"gpt\")"));
+        match (config.model.reads_tokens(), data.task) {
+            (true, Task::Tokens) => {}
+            (true, _) => return Err(Error::invalid("a gpt or llama learns from text only")),
+            (false, Task::Tokens) => {
+                let what =
+                    "a text needs a model that reads tokens: model.kind = \"gpt\" or \"llama\"";
+                return Err(Error::invalid(what));
             }
             _ => {}
         }

@@ -37,6 +37,8 @@ pub enum Source {
     Digits,
     /// The English text that is built in.
     Sample,
+    /// The short dialogs that are built in.
+    Dialogs,
     /// A table with a header.
     Csv,
     /// An archive of NumPy arrays, `inputs` and `targets`.
@@ -93,9 +95,12 @@ pub struct Data {
     /// Tokens that a text's model sees at a time.
     #[serde(default = "default_context")]
     pub context: usize,
-    /// `bytes`, or the path of a tokenizer.json.
+    /// `bytes`, `bpe` for one that is learned from the text, or the path of a tokenizer.json.
     #[serde(default = "bytes")]
     pub tokenizer: String,
+    /// Tokens that a tokenizer learns from the text.
+    #[serde(default = "default_vocabulary")]
+    pub vocabulary: usize,
     /// The most pixels that training images are shifted by.
     #[serde(default)]
     pub shift: usize,
@@ -128,6 +133,7 @@ impl Data {
             validation: a_fifth(),
             context: default_context(),
             tokenizer: bytes(),
+            vocabulary: default_vocabulary(),
             shift: 0,
             rotate: 0.0,
             zoom: 0.0,
@@ -147,6 +153,16 @@ pub(super) fn default_context() -> usize {
 
 pub(super) fn bytes() -> String {
     "bytes".to_owned()
+}
+
+/// The tokenizer that is learned from the text.
+pub(super) const LEARNED: &str = "bpe";
+
+/// How many tokens it may have: all bytes and special tokens, and no more than training can handle.
+const VOCABULARIES: std::ops::RangeInclusive<usize> = 259..=65_536;
+
+pub(super) fn default_vocabulary() -> usize {
+    2048
 }
 
 /// The loop, and what a configuration says about batches, loss and device; [`Loop`] says what a field is that
@@ -257,6 +273,14 @@ impl Config {
                 !(0.0..1.0).contains(&data.validation),
                 "data.validation must be a part from 0 to below 1",
             ),
+            (
+                data.vocabulary != default_vocabulary() && data.tokenizer != LEARNED,
+                "data.vocabulary is for tokenizers that are learned from the text; set data.tokenizer = \"bpe\" too",
+            ),
+            (
+                !VOCABULARIES.contains(&data.vocabulary),
+                "data.vocabulary must be from 259 (the bytes and three special tokens) to 65536",
+            ),
             (!(0.0..=1.0).contains(&train.smoothing), "train.smoothing must be a part from 0 to 1"),
         ])?;
         check_used(data)
@@ -275,7 +299,7 @@ impl Config {
         for path in [path, labels].into_iter().flatten() {
             *path = absolute(path)?;
         }
-        if *tokenizer != bytes() {
+        if *tokenizer != bytes() && *tokenizer != LEARNED {
             *tokenizer = absolute(Path::new(tokenizer))?.to_string_lossy().into_owned();
         }
         Ok(())

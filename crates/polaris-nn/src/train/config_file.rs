@@ -11,8 +11,12 @@ use super::config::Config;
 use crate::{Error, Result};
 
 /// Configurations that are built in, with their names.
-const BUILT_IN: [(&str, &str); 2] =
-    [("digits", include_str!("digits.toml")), ("text", include_str!("text.toml"))];
+const BUILT_IN: [(&str, &str); 4] = [
+    ("digits", include_str!("digits.toml")),
+    ("text", include_str!("text.toml")),
+    ("llama", include_str!("llama.toml")),
+    ("tiny", include_str!("tiny.toml")),
+];
 
 /// The largest file that is read.
 const LARGEST: u64 = 1 << 20;
@@ -96,7 +100,7 @@ impl ConfigTable {
         Self::parse(&config.to_toml()?)
     }
 
-    /// A configuration that is built in: `digits` or `text`.
+    /// A configuration that is built in: `digits`, `text`, `llama` or `tiny`.
     pub fn built_in(name: &str) -> Option<Self> {
         let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         Self::parse(text).ok()

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polaris_data::{
-    ArrayDataset, ArrayOptions, Augment, Bytes, CsvOptions, Dataset, Loader, LoaderOptions,
-    TextDataset, Tokenizer, sequential_split, stratified_split,
+    ArrayDataset, ArrayOptions, Augment, CsvOptions, Dataset, Loader, LoaderOptions,
+    sequential_split, stratified_split,
 };
 use serde::{Deserialize, Serialize};
 
 use super::about::ModelFile;
 use super::config::{Config, Data, Source, Target};
+use super::words::{Words, text_dataset, words};
 use crate::models::Ends;
 use crate::{Error, Result};
 
@@ -75,7 +76,7 @@ pub fn load_data(config: &Config, model: Option<&ModelFile>) -> Result<Splits> {
     let parts = [1.0 - data.validation, data.validation];
     let parts = if data.validation == 0.0 { &parts[..1] } else { &parts[..] };
     let task = match data.source {
-        Source::Text | Source::Sample => Task::Tokens,
+        Source::Text | Source::Sample | Source::Dialogs => Task::Tokens,
         _ if data.target_is == Target::Number => Task::Number,
         _ => Task::Classes,
     };
@@ -142,10 +143,7 @@ fn dataset(
     words: Option<&Words>,
     classes: Option<Vec<String>>,
 ) -> Result<Arc<dyn Dataset>> {
-    let path = || {
-        let missing = || Error::invalid(format!("data.path is missing for {:?}", data.source));
-        data.path.as_deref().ok_or_else(missing)
-    };
+    let path = || data_path(data);
     let target = match data.target_is {
         Target::Classes => polaris_data::Target::Class,
         Target::Number => polaris_data::Target::Number,
@@ -186,79 +184,22 @@ fn dataset(
         Source::Images => {
             return image_folder(data, path()?, classes);
         }
-        Source::Text | Source::Sample => {
-            let tokenizer = words.map_or(&Bytes as &dyn Tokenizer, |words| &*words.tokenizer);
-            let is_bytes = words.is_none_or(|words| words.json.is_none());
-            let context = data.context;
-            return Ok(Arc::new(match data.source {
-                Source::Sample => {
-                    TextDataset::from_text(&polaris_data::text()?, tokenizer, context, None)?
-                }
-                // Bytes need not be text.
-                _ if is_bytes => TextDataset::from_bytes(path()?, context, None)?,
-                _ => TextDataset::from_file(path()?, tokenizer, context, None)?,
-            }));
+        Source::Text | Source::Sample | Source::Dialogs => {
+            return text_dataset(data, words).map(|text| Arc::new(text) as Arc<dyn Dataset>);
         }
     };
     Ok(Arc::new(array))
 }
 
-/// How a text becomes tokens.
-pub struct Words {
-    /// The tokenizer.
-    pub tokenizer: Box<dyn Tokenizer>,
-    /// Its own file, if it is not bytes.
-    pub json: Option<String>,
-}
-
-impl Words {
-    /// Bytes, or what a tokenizer's own file says.
-    ///
-    /// # Errors
-    /// If the file makes no sense.
-    pub fn new(json: Option<String>) -> Result<Self> {
-        let tokenizer: Box<dyn Tokenizer> = match &json {
-            Some(json) => bpe(json)?,
-            None => Box::new(Bytes),
-        };
-        Ok(Self { tokenizer, json })
-    }
-}
-
-/// The tokenizer of a text.
-fn words(data: &Data) -> Result<Option<Words>> {
-    if !matches!(data.source, Source::Text | Source::Sample) {
-        return Ok(None);
-    }
-    if data.tokenizer == "bytes" {
-        return Words::new(None).map(Some);
-    }
-    Words::new(Some(tokenizer_file(Path::new(&data.tokenizer))?)).map(Some)
-}
-
-#[cfg(feature = "text")]
-fn tokenizer_file(path: &Path) -> Result<String> {
-    Ok(polaris_data::read_tokenizer(path)?)
-}
-
-#[cfg(not(feature = "text"))]
-fn tokenizer_file(_: &Path) -> Result<String> {
-    Err(without("a tokenizer in a file", "text"))
-}
-
-#[cfg(feature = "text")]
-fn bpe(json: &str) -> Result<Box<dyn Tokenizer>> {
-    Ok(Box::new(polaris_data::Bpe::from_json(json.as_bytes())?))
-}
-
-#[cfg(not(feature = "text"))]
-fn bpe(_: &str) -> Result<Box<dyn Tokenizer>> {
-    Err(without("a tokenizer in a file", "text"))
+/// The file or folder of a source that has one.
+pub(super) fn data_path(data: &Data) -> Result<&Path> {
+    let missing = || Error::invalid(format!("data.path is missing for {:?}", data.source));
+    data.path.as_deref().ok_or_else(missing)
 }
 
 /// What this build leaves out.
 #[cfg(not(all(feature = "text", feature = "image")))]
-fn without(what: &str, feature: &str) -> Error {
+pub(super) fn without(what: &str, feature: &str) -> Error {
     Error::invalid(format!(
         "{what} needs the feature `{feature}`, which this build was made without"
     ))

@@ -1,6 +1,6 @@
 //! Which settings each source of data uses: one that is set and not used is a mistake.
 
-use super::config::{Data, Source, Target, bytes, default_context};
+use super::config::{Data, Source, Target, bytes, default_context, default_vocabulary};
 use crate::{Error, Result};
 
 const ARRAYS: &[&str] = &[
@@ -27,8 +27,8 @@ fn used(source: Source) -> Vec<&'static str> {
         Source::Csv | Source::Npz => arrays_without(&["labels"]),
         Source::Idx => arrays_without(&["target", "inputs"]),
         Source::Images => arrays_without(&["labels", "target", "inputs", "target_is", "scale"]),
-        Source::Text => vec!["path", "context", "tokenizer"],
-        Source::Sample => vec!["context", "tokenizer"],
+        Source::Text => vec!["path", "context", "tokenizer", "vocabulary"],
+        Source::Sample | Source::Dialogs => vec!["context", "tokenizer", "vocabulary"],
     }
 }
 
@@ -48,6 +48,7 @@ pub(super) fn check_used(data: &Data) -> Result<()> {
         ("scale", data.scale.is_some()),
         ("context", data.context != default_context()),
         ("tokenizer", data.tokenizer != bytes()),
+        ("vocabulary", data.vocabulary != default_vocabulary()),
         ("shift", data.shift != 0),
         ("rotate", data.rotate != 0.0),
         ("zoom", data.zoom != 0.0),

@@ -100,16 +100,20 @@ fn exported_networks_compute_the_same() {
 }
 
 #[test]
-fn an_exported_gpt_computes_the_same_for_any_number_of_tokens() {
+fn an_exported_decoder_computes_the_same_for_any_number_of_tokens() {
     let device = cpu();
-    let model = json!({ "kind": "gpt", "layers": 2, "width": 24, "heads": 3 });
-    let about = about(model, "sample", Task::Tokens, &[12], 40);
-    let model = built(&about, &device);
-    let onnx = Onnx::of(&about, &*model).unwrap();
-    for (batch, tokens) in [(1, 12), (3, 12), (2, 5), (1, 1)] {
-        let values: Vec<i64> = (0..batch * tokens).map(|i| (i * 7 % 40) as i64).collect();
-        let x = Tensor::from_slice(&device, &[batch, tokens], &values).unwrap();
-        compare("gpt", &*model, &onnx, &x);
+    let llama = json!({ "kind": "llama", "layers": 2, "width": 24, "heads": 6, "kv_heads": 2, "feed_forward": 20 });
+    let mut untied = llama.clone();
+    untied["tied"] = false.into();
+    for model in [json!({ "kind": "gpt", "layers": 2, "width": 24, "heads": 3 }), llama, untied] {
+        let about = about(model, "sample", Task::Tokens, &[12], 40);
+        let model = built(&about, &device);
+        let onnx = Onnx::of(&about, &*model).unwrap();
+        for (batch, tokens) in [(1, 12), (3, 12), (2, 5), (1, 1)] {
+            let values: Vec<i64> = (0..batch * tokens).map(|i| (i * 7 % 40) as i64).collect();
+            let x = Tensor::from_slice(&device, &[batch, tokens], &values).unwrap();
+            compare("a decoder", &*model, &onnx, &x);
+        }
     }
 }
 

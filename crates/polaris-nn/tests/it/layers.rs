@@ -3,7 +3,7 @@
 
 use polaris_core::DType;
 use polaris_nn::layers::{BatchNorm, Dropout, GruCell, LstmCell, Sequential};
-use polaris_nn::models::{Cnn, Ends, Gpt, Mlp, Model};
+use polaris_nn::models::{Cnn, Ends, Gpt, Llama, Mlp, Model};
 use polaris_nn::optim::{Adam, Group, Optimizer, Sgd, gradient_norm};
 use polaris_nn::{
     Init, Layer, LossScale, Module, Observer, Parameter, Pass, Result, Transform, load_state,
@@ -113,14 +113,17 @@ fn batch_norm_follows_its_batches() {
     }
 }
 
-fn models() -> [(Model, Ends); 3] {
+fn models() -> [(Model, Ends); 4] {
     let images = Ends { input: vec![1, 8, 8], outputs: 4 };
     let cnn = Cnn { channels: vec![3, 4], hidden: vec![8], ..Cnn::default() };
     let gpt = Gpt { layers: 2, width: 16, heads: 2, dropout: 0.0 };
+    let llama =
+        Llama { layers: 2, width: 16, heads: 4, kv_heads: 2, feed_forward: 32, ..Llama::default() };
     [
         (Model::Mlp(Mlp { hidden: vec![8], ..Mlp::default() }), images.clone()),
         (Model::Cnn(cnn), images),
         (Model::Gpt(gpt), Ends { input: vec![6], outputs: 4 }),
+        (Model::Llama(llama), Ends { input: vec![6], outputs: 4 }),
     ]
 }
 
@@ -258,6 +261,8 @@ fn a_model_file_that_claims_too_much_is_refused_before_it_is_built() {
     let data = serde_json::json!({ "source": "digits" });
     for (model, input) in [
         (serde_json::json!({ "kind": "gpt", "layers": 1_000_000_000_000u64 }), vec![8]),
+        (serde_json::json!({ "kind": "llama", "layers": 1_000_000_000_000u64 }), vec![8]),
+        (serde_json::json!({ "kind": "llama", "feed_forward": 1u64 << 40 }), vec![1 << 60]),
         (serde_json::json!({ "kind": "mlp", "hidden": [1u64 << 40, 1u64 << 40] }), vec![4]),
         (serde_json::json!({ "kind": "mlp", "hidden": [30_000, 30_000] }), vec![4]),
         (serde_json::json!({ "kind": "mlp" }), vec![1u64 << 40, 1 << 40]),

@@ -3,5 +3,6 @@
 mod config;
 mod export;
 mod layers;
+mod llama;
 mod own;
 mod training;

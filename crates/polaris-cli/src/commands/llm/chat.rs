@@ -83,6 +83,9 @@ pub fn run(global: Global, options: &Chat) -> anyhow::Result<u8> {
         let name = chat.engine().model().name().unwrap_or("the model").to_owned();
         let context = chat.engine().context();
         say!("{name} on {}, {context} tokens of context; /help lists commands", device.id());
+        if super::is_built_in(&options.model) {
+            say!("note: it is a toy that is built in; `polaris chat FILE.gguf` uses a real model");
+        }
     }
     while let Some(line) = read_message(is_terminal && !json)? {
         match parse(&line) {

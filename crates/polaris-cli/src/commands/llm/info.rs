@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use polaris::llm::{CacheType, Config, Source};
+use polaris::llm::{CacheType, Config};
 use serde::Serialize;
 
 use crate::arguments::{Global, ModeName};
@@ -57,7 +57,7 @@ pub fn run(
     context: Option<usize>,
 ) -> anyhow::Result<u8> {
     let json = global.json;
-    let source = Source::open(path)?;
+    let source = super::source(path)?;
     let architecture: &str = source.metadata.get("general.architecture")?.unwrap_or("?");
     let config = Config::read(&source.metadata);
     let (config, problem) = match config {

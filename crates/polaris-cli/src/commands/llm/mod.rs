@@ -22,10 +22,25 @@ use crate::{interrupt, output};
 /// The most bytes of a grammar or schema.
 const LARGEST_GRAMMAR: u64 = 4 << 20;
 
-/// Whether a path is a language model: a folder of Hugging Face, or a GGUF file by its name or its first bytes.
+/// The name of the model that is built in.
+const TINY: &str = "tiny";
+
+/// Whether a path is the name of the model that is built in. A file of that name goes before it.
+fn is_built_in(path: &Path) -> bool {
+    path.as_os_str() == TINY && !path.exists()
+}
+
+/// The model of a file or folder, or the one that is built in.
+pub fn source(path: &Path) -> anyhow::Result<Source> {
+    Ok(if is_built_in(path) { Source::tiny()? } else { Source::open(path)? })
+}
+
+/// Whether a path is a language model: the one that is built in, a folder of Hugging Face, or a GGUF file by its name or
+/// its first bytes.
 pub fn is_language_model(path: &Path) -> bool {
     let by_name = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
     by_name
+        || is_built_in(path)
         || Source::is_folder(path)
         || polaris::files::open(path).is_ok_and(|(mut file, _)| {
             let mut magic = [0; 4];
@@ -71,7 +86,7 @@ pub fn device(global: Global, mode: ModeName) -> anyhow::Result<(Session, Device
 
 /// Loads a model, with a progress bar for large ones.
 pub fn load(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::Result<Model> {
-    let source = Source::open(path)?;
+    let source = source(path)?;
     let options = LoadOptions { context: choice.context.map_or(0, |context| context as usize) };
     let bar = output::byte_progress(Some(source.bytes() as u64), "loading");
     let model = Model::load(&source, device, &options, |done| {

@@ -21,7 +21,8 @@ struct Result {
 pub fn run(global: Global, path: &Path, mode: ModeName, tokens: usize) -> anyhow::Result<u8> {
     let json = global.json;
     let (_session, device) = device(global, mode)?;
-    let model = Model::open(path, &device, &LoadOptions::default())?;
+    let source = super::source(path)?;
+    let model = Model::load(&source, &device, &LoadOptions::default(), |_| Ok(()))?;
     let options = EngineOptions { batch: tokens, ..EngineOptions::default() };
     let mut engine = Engine::new(&model, &options)?;
     let steps = engine.describe(tokens)?;

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
-use polaris::llm::{Source, Special, Tokenizer};
+use polaris::llm::{Special, Tokenizer};
 use serde::Serialize;
 
 use crate::arguments::{Global, Tokenize};
@@ -30,7 +30,7 @@ pub fn run(global: &Global, options: &Tokenize) -> anyhow::Result<u8> {
     let tokenizer = match options.model.is_dir() {
         // No more than tokenizer.json has to be there.
         true => Tokenizer::open_folder(&options.model)?,
-        false => Tokenizer::from_gguf(&Source::open(&options.model)?.metadata)?,
+        false => Tokenizer::from_gguf(&super::source(&options.model)?.metadata)?,
     };
     let text = match options.text.as_str() {
         "-" => {

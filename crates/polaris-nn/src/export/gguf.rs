@@ -1,0 +1,153 @@
+//! Language models as GGUF, the file format of llama.cpp, which `polaris-llm` reads too.
+
+use polaris_core::DType;
+use polaris_gguf::{TensorType, Writer, quantize};
+use polaris_tensor::no_grad;
+
+use super::refusal;
+use super::vocabulary::Vocabulary;
+use crate::models::{Llama, Model};
+use crate::train::ModelFile;
+use crate::{Module, Pass, Result, parameters};
+
+/// The architecture that readers know the structure by.
+const ARCHITECTURE: &str = "llama";
+
+/// The version of block formats, which readers of quantised files ask for.
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// Each message between the tokens of ChatML, as the bundled dialogs have them.
+const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + \
+     '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// A model as a file of GGUF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gguf {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// How many tensors it has.
+    pub tensors: usize,
+    /// How many tokens its vocabulary has.
+    pub vocabulary: usize,
+    /// How many tokens it was trained to see at once.
+    pub context: usize,
+}
+
+impl Gguf {
+    /// A trained model of the kind `llama`, its matrices in a type. Norms stay `f32`; matrices whose rows do not end
+    /// with a block of the type become `f16`.
+    ///
+    /// # Errors
+    /// `NoExport` for a model of another kind, a tokenizer that GGUF has no name for, or a type that nothing here
+    /// encodes.
+    pub fn of(about: &ModelFile, model: &dyn Module, name: &str, ty: TensorType) -> Result<Self> {
+        let Model::Llama(llama) = &about.config.model else {
+            return Err(refusal("only models of the kind `llama` are written as GGUF".to_owned()));
+        };
+        let vocabulary = Vocabulary::new(about.tokenizer.as_deref(), about.outputs)?;
+        let context: usize = about.input.iter().product();
+        let failed = |error: polaris_gguf::Error| refusal(error.to_string());
+        let mut writer = Writer::new();
+        write_metadata(&mut writer, llama, name, context).map_err(failed)?;
+        write_vocabulary(&mut writer, &vocabulary).map_err(failed)?;
+        if matches!(ty, TensorType::Block(_)) {
+            let key = "general.quantization_version";
+            writer.set(key, QUANTIZATION_VERSION).map_err(failed)?;
+        }
+        let parameters = parameters(model);
+        for (own, parameter) in &parameters {
+            let name = tensor_name(own)
+                .ok_or_else(|| refusal(format!("GGUF has no name for the tensor `{own}`")))?;
+            let tensor = no_grad(|| parameter.value(&Pass::evaluation()))?.detach();
+            let dims = tensor.dims();
+            let ty = match dims {
+                [_] => TensorType::F32,
+                _ if ty.bytes_of(dims).is_none() => TensorType::F16,
+                _ => ty,
+            };
+            let values: Vec<f32> = tensor.to_dtype(DType::F32)?.to_vec()?;
+            let bytes = quantize(ty, &values).map_err(failed)?;
+            writer.tensor(&name, dims, ty, bytes).map_err(failed)?;
+        }
+        Ok(Self {
+            bytes: writer.into_bytes().map_err(failed)?,
+            tensors: parameters.len(),
+            vocabulary: vocabulary.tokens.len(),
+            context,
+        })
+    }
+}
+
+fn write_metadata(
+    writer: &mut Writer<'_>,
+    llama: &Llama,
+    name: &str,
+    context: usize,
+) -> polaris_gguf::Result<()> {
+    writer.set("general.architecture", ARCHITECTURE)?;
+    writer.set("general.name", name)?;
+    let head = llama.width / llama.heads.max(1);
+    for (key, value) in [
+        ("block_count", llama.layers),
+        ("context_length", context),
+        ("embedding_length", llama.width),
+        ("feed_forward_length", llama.feed_forward),
+        ("attention.head_count", llama.heads),
+        ("attention.head_count_kv", llama.kv_heads),
+        ("rope.dimension_count", head),
+    ] {
+        writer.set(&format!("{ARCHITECTURE}.{key}"), value as u32)?;
+    }
+    for (key, value) in
+        [("attention.layer_norm_rms_epsilon", Llama::EPSILON), ("rope.freq_base", llama.rope_theta)]
+    {
+        writer.set(&format!("{ARCHITECTURE}.{key}"), value as f32)?;
+    }
+    Ok(())
+}
+
+fn write_vocabulary(writer: &mut Writer<'_>, vocabulary: &Vocabulary) -> polaris_gguf::Result<()> {
+    writer.set("tokenizer.ggml.model", "gpt2")?;
+    writer.set("tokenizer.ggml.pre", "gpt-2")?;
+    writer.set("tokenizer.ggml.tokens", &vocabulary.tokens[..])?;
+    writer.set("tokenizer.ggml.token_type", &vocabulary.kinds[..])?;
+    writer.set("tokenizer.ggml.merges", &vocabulary.merges[..])?;
+    writer.set("tokenizer.ggml.add_bos_token", false)?;
+    let [end, start, stop] = polaris_data::DIALOG_TOKENS.map(|text| vocabulary.id(text));
+    if let Some(end) = end {
+        writer.set("tokenizer.ggml.bos_token_id", end)?;
+        writer.set("tokenizer.ggml.eos_token_id", end)?;
+    }
+    if let (Some(_), Some(stop)) = (start, stop) {
+        writer.set("tokenizer.ggml.eot_token_id", stop)?;
+        writer.set("tokenizer.chat_template", CHAT_TEMPLATE)?;
+    }
+    Ok(())
+}
+
+/// The name that GGUF has for a parameter.
+fn tensor_name(own: &str) -> Option<String> {
+    let outer = match own {
+        "token_embedding.weight" => Some("token_embd.weight"),
+        "norm.weight" => Some("output_norm.weight"),
+        "head.weight" => Some("output.weight"),
+        _ => None,
+    };
+    if let Some(outer) = outer {
+        return Some(outer.to_owned());
+    }
+    let (block, part) = own.strip_prefix("blocks.")?.split_once('.')?;
+    let part = match part {
+        "norm1.weight" => "attn_norm",
+        "attention.query.weight" => "attn_q",
+        "attention.key.weight" => "attn_k",
+        "attention.value.weight" => "attn_v",
+        "attention.output.weight" => "attn_output",
+        "norm2.weight" => "ffn_norm",
+        "feed_forward.gate.weight" => "ffn_gate",
+        "feed_forward.up.weight" => "ffn_up",
+        "feed_forward.down.weight" => "ffn_down",
+        _ => return None,
+    };
+    Some(format!("blk.{block}.{part}.weight"))
+}
