@@ -108,6 +108,8 @@ def main():
         path = folder / name
         path.mkdir(exist_ok=True)
         made.save(str(path / "tokenizer.json"))
+        # Scores are rounded in the file, which decides between segmentations that are equally good.
+        made = Tokenizer.from_file(str(path / "tokenizer.json"))
         ids = [encoding.ids for encoding in made.encode_batch(lines, add_special_tokens=False)]
         (path / "ids.json").write_text(json.dumps(ids))
         if decodes:

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wanted: usize = arguments.next().map_or(Ok(1000), |count| count.parse())?;
     let seed: u64 = arguments.next().map_or(Ok(1), |seed| seed.parse())?;
     let runtime = Runtime::discover(&RuntimeOptions::default())?;
-    let options = EngineOptions { context: 2048, ..EngineOptions::default() };
+    let options = EngineOptions { context: 512, ..EngineOptions::default() };
     let mut engine = Engine::new(&Tiny::LLAMA.model(runtime.cpu()), &options)?;
     let mut random = Random::new(seed);
     let (mut answers, mut refused, mut endless) = (0, 0, 0);
@@ -42,15 +42,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Err(error) => return Err(format!("{text}: {error}").into()),
         };
         // A random model goes on for ever: what closes a text is made likely.
-        let closing = [b'"', b'}', b']'].map(|byte| (u32::from(byte), 5.0));
+        let closing = [b'"', b'}', b']'].map(|byte| (u32::from(byte), 8.0));
         let generate = GenerateOptions {
             sampling: SampleOptions {
                 seed: random.0.bits(),
                 temperature: 1.0,
-                logit_bias: [&closing[..], &[(END, 8.0)]].concat(),
+                logit_bias: [&closing[..], &[(END, 12.0)]].concat(),
                 ..SampleOptions::default()
             },
-            max_tokens: Some(1500),
+            max_tokens: Some(300),
             grammar: Some(grammar),
             ..GenerateOptions::default()
         };

@@ -1,4 +1,5 @@
-//! The cache of keys and values: blocks of positions that sequences take and give back.
+//! The cache of keys and values: blocks of positions that sequences take and give back; and the states of recurrent
+//! layers, of which each sequence has one of fixed size.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +20,20 @@ pub(crate) struct LayerCache {
     pub values: Array,
 }
 
-/// The keys and values of all sequences.
+/// What a recurrent layer keeps of each sequence. Nothing has to be cleared: a sequence that begins reads none of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LayerState {
+    /// The last inputs of the convolution: `[sequences, taps - 1, 1, channels]`.
+    pub tail: Option<Array>,
+    /// The states: `[sequences, 1, keys, heads * values]`.
+    pub state: Option<Array>,
+}
+
+/// The keys and values of all sequences, and their states.
 #[derive(Debug)]
 pub(crate) struct Cache {
     layers: Vec<LayerCache>,
+    states: Vec<LayerState>,
     /// Blocks that no sequence has; the lowest is taken first.
     free: BTreeSet<u32>,
     blocks: usize,
@@ -45,8 +56,14 @@ impl Cache {
         config.layers.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Room for so many tokens.
-    pub fn new(device: &DeviceRef, config: &Config, dtype: DType, tokens: usize) -> Result<Self> {
+    /// Room for so many tokens of so many sequences.
+    pub fn new(
+        device: &DeviceRef,
+        config: &Config,
+        dtype: DType,
+        tokens: usize,
+        sequences: usize,
+    ) -> Result<Self> {
         let blocks = tokens.div_ceil(BLOCK).max(1);
         let mut layers = Vec::with_capacity(config.layers.len());
         for layer in &config.layers {
@@ -66,7 +83,13 @@ impl Cache {
             });
         }
         let free = (0..blocks as u32).collect();
-        Ok(Self { layers, free, blocks })
+        let states = config.layers.iter().map(|layer| state(device, layer, sequences));
+        Ok(Self { layers, states: states.collect::<Result<_>>()?, free, blocks })
+    }
+
+    /// What a recurrent layer keeps.
+    pub fn state(&self, layer: usize) -> &LayerState {
+        &self.states[layer]
     }
 
     /// The cache of a layer.
@@ -101,6 +124,25 @@ impl Cache {
     }
 }
 
+/// What a layer keeps of each sequence.
+fn state(device: &DeviceRef, layer: &crate::config::Layer, sequences: usize) -> Result<LayerState> {
+    let Some(recurrence) = &layer.recurrence else { return Ok(LayerState::default()) };
+    let array = |dims: &[usize]| -> Result<Option<Array>> {
+        let shape = Shape::new(dims)?;
+        if shape.elements() == 0 {
+            return Ok(None);
+        }
+        let array = Array::empty(device, DType::F32, shape)?;
+        array.buffer().fill(0.0f32)?;
+        Ok(Some(array))
+    };
+    let rows = recurrence.taps.saturating_sub(1);
+    Ok(LayerState {
+        tail: array(&[sequences, rows, 1, recurrence.channels])?,
+        state: array(&[sequences, 1, recurrence.keys, recurrence.inner()])?,
+    })
+}
+
 impl Sequence {
     /// Where the keys and values of a position are, counted in positions of the cache.
     pub fn slot(&self, position: usize) -> i32 {
@@ -114,7 +156,8 @@ mod tests {
 
     #[test]
     fn blocks_are_taken_and_given_back() {
-        let mut cache = Cache { layers: Vec::new(), free: (0..3).collect(), blocks: 3 };
+        let mut cache =
+            Cache { layers: Vec::new(), states: Vec::new(), free: (0..3).collect(), blocks: 3 };
         let (mut a, mut b) = (Sequence::default(), Sequence::default());
         cache.grow(&mut a, BLOCK + 1).unwrap();
         a.tokens = vec![7; BLOCK + 1];

@@ -9,11 +9,12 @@ use crate::architecture::{
     self, Alibi, Architecture, AttentionScale, EmbeddingScale, LogitScale, Normalize, Quirk,
     ResidualScale, Rotated, SlidingRotary,
 };
+use crate::recurrence::{self, Recurrence};
 use crate::{Error, Result, own};
 
 /// Limits of what a file may say; beyond them it is damaged or hostile.
 const MOST_LAYERS: usize = 4096;
-const MOST_ELEMENTS: usize = 1 << 28;
+pub(crate) const MOST_ELEMENTS: usize = 1 << 28;
 
 /// What a model is, apart from its weights.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct Config {
     pub experts: Option<Mixture>,
     /// How queries are scaled by position: scale, length, offset.
     pub temperature: Option<(f64, f64, f64)>,
+    /// Whether the steps, keys and queries of Mamba are normalised, though there are no weights for it.
+    pub norm_steps: bool,
     /// The parameters of xIELU for each layer: alpha of negative and positive elements, beta, epsilon.
     pub xielu: Vec<[f64; 4]>,
 }
@@ -81,6 +84,10 @@ pub struct Layer {
     pub temperature: bool,
     /// Whether it may be a mixture; the tensors say whether it is.
     pub may_mix: bool,
+    /// Whether it attends; the sizes above are 0 if it does not.
+    pub attends: bool,
+    /// Its recurrent part, in the place of attention or beside it.
+    pub recurrence: Option<Recurrence>,
 }
 
 /// How experts are chosen.
@@ -101,21 +108,21 @@ pub struct Mixture {
 }
 
 /// Metadata of an architecture.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-    architecture: &'static Architecture,
+pub(crate) struct Keys<'a> {
+    pub metadata: &'a Metadata,
+    pub architecture: &'static Architecture,
 }
 
 impl<'a> Keys<'a> {
-    fn name(&self, key: &str) -> String {
+    pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture.name)
     }
 
-    fn get<T: FromValue<'a>>(&self, key: &str) -> Result<Option<T>> {
+    pub fn get<T: FromValue<'a>>(&self, key: &str) -> Result<Option<T>> {
         Ok(self.metadata.get(&self.name(key))?)
     }
 
-    fn number(&self, key: &str, default: f64) -> Result<f64> {
+    pub fn number(&self, key: &str, default: f64) -> Result<f64> {
         let value = self.get::<f32>(key)?.map_or(default, f64::from);
         match value.is_finite() {
             true => Ok(value),
@@ -123,7 +130,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn count(&self, key: &str) -> Result<Option<usize>> {
+    pub fn count(&self, key: &str) -> Result<Option<usize>> {
         let Some(value) = self.get::<u64>(key)? else { return Ok(None) };
         match usize::try_from(value) {
             Ok(value) if value <= MOST_ELEMENTS => Ok(Some(value)),
@@ -131,7 +138,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn require(&self, key: &str) -> Result<usize> {
+    pub fn require(&self, key: &str) -> Result<usize> {
         let missing = || Error::model(format!("its metadata do not have `{}`", self.name(key)));
         match self.count(key)?.ok_or_else(missing)? {
             0 => Err(Error::model(format!("`{}` is 0", self.name(key)))),
@@ -139,7 +146,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn per_layer(&self, key: &str, layers: usize) -> Result<Option<Vec<usize>>> {
+    pub fn per_layer(&self, key: &str, layers: usize) -> Result<Option<Vec<usize>>> {
         let values: Option<PerLayer<u64>> = self.metadata.per_layer(&self.name(key), layers)?;
         let Some(values) = values else { return Ok(None) };
         let of = |layer| {
@@ -251,6 +258,7 @@ impl Config {
             parallel,
             experts: mixture(&keys)?,
             temperature: temperature(&keys, context)?,
+            norm_steps: keys.get("ssm.dt_b_c_rms")?.unwrap_or(false),
             xielu: xielu(&keys, count)?,
         })
     }
@@ -260,6 +268,18 @@ impl Config {
     /// Bytes of cached keys and values for a token.
     pub fn cache_bytes(&self, ty: crate::CacheType) -> u64 {
         crate::cache::Cache::bytes_per_token(self, ty.dtype())
+    }
+
+    /// Bytes of the states of recurrent layers for a sequence, however long it is.
+    pub fn state_bytes(&self) -> u64 {
+        let of = |layer: &Layer| layer.recurrence.as_ref().map_or(0, Recurrence::elements);
+        let elements = self.layers.iter().map(of).fold(0, u64::saturating_add);
+        elements.saturating_mul(size_of::<f32>() as u64)
+    }
+
+    /// Whether layers carry states from token to token, which cannot be taken back to an earlier one.
+    pub fn is_recurrent(&self) -> bool {
+        self.layers.iter().any(|layer| layer.recurrence.is_some())
     }
 }
 
@@ -325,7 +345,7 @@ fn pairing(keys: &Keys) -> Result<Option<Pairing>> {
 }
 
 /// A list of switches, which files have as booleans or as integers.
-fn switches(keys: &Keys, key: &str) -> Result<Vec<bool>> {
+pub(crate) fn switches(keys: &Keys, key: &str) -> Result<Vec<bool>> {
     let name = keys.name(key);
     if let Ok(Some(list)) = keys.metadata.list::<bool>(&name) {
         return Ok(list);
@@ -414,8 +434,14 @@ fn layers(
     let missing = || {
         Error::model(format!("its metadata do not have `{}`", keys.name("attention.head_count")))
     };
-    let heads = keys.per_layer("attention.head_count", all)?.ok_or_else(missing)?;
+    let is_whole =
+        |recurrent: architecture::Recurrent| recurrent.layers == architecture::RecurrentLayers::All;
+    let heads = match keys.per_layer("attention.head_count", all)? {
+        None if architecture.recurrent.is_some_and(is_whole) => vec![0; all],
+        heads => heads.ok_or_else(missing)?,
+    };
     let key_heads = keys.per_layer("attention.head_count_kv", all)?.unwrap_or(heads.clone());
+    let parts = recurrence::read(keys, all, width, &heads, &key_heads)?;
     let sizes = |key: &str| -> Result<[Option<usize>; 2]> {
         let whole = keys.count(&format!("attention.{key}"))?;
         let sliding = keys.count(&format!("attention.{key}_swa"))?.or(whole);
@@ -434,7 +460,29 @@ fn layers(
     let finetuned = keys.get("rope.scaling.finetuned")?.unwrap_or(true);
     let stated_rotated = own::layers(keys.metadata, own::ROTATED_LAYERS, count)?;
     let stated_scale = own::attention_scale(keys.metadata)?;
+    let interleaved = architecture.experts.interleaved;
+    let may_mix = |number: usize| {
+        !architecture.experts.never
+            && (!interleaved || number >= leading && step > 0 && (number + 1).is_multiple_of(step))
+    };
     let layer = |number: usize| -> Result<Layer> {
+        let (recurrence, attends) = parts[number].clone();
+        if !attends {
+            return Ok(Layer {
+                heads: 0,
+                key_heads: 0,
+                key_size: 0,
+                value_size: 0,
+                attention_scale: 1.0,
+                window: None,
+                chunks: false,
+                rotary: None,
+                temperature: false,
+                may_mix: may_mix(number),
+                attends,
+                recurrence,
+            });
+        }
         let (heads, key_heads) = (heads[number], key_heads[number]);
         if heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads) {
             return Err(Error::model(format!(
@@ -479,7 +527,6 @@ fn layers(
             architecture::Temperature::Unrotated { .. } => !rotates,
             architecture::Temperature::Key => true,
         };
-        let interleaved = architecture.experts.interleaved;
         Ok(Layer {
             heads,
             key_heads,
@@ -490,9 +537,9 @@ fn layers(
             chunks: architecture.window.chunks,
             rotary: rotates.then_some(usize::from(slides)),
             temperature,
-            may_mix: !architecture.experts.never
-                && (!interleaved
-                    || number >= leading && step > 0 && (number + 1).is_multiple_of(step)),
+            may_mix: may_mix(number),
+            attends,
+            recurrence,
         })
     };
     (0..count).map(layer).collect()

@@ -115,9 +115,10 @@ impl Engine {
         let device = model.device();
         let memory = device.allocator().memory_use();
         let free = memory.limit.saturating_sub(memory.used);
-        let needed = per_token.saturating_mul(context as u64);
+        let states = config.state_bytes().saturating_mul(sequences as u64);
+        let needed = per_token.saturating_mul(context as u64).saturating_add(states);
         if needed > free {
-            let fitting = (free / per_token.max(1)) as usize;
+            let fitting = (free.saturating_sub(states) / per_token.max(1)) as usize;
             return Err(Error::ContextTooLarge {
                 context,
                 needed,
@@ -126,7 +127,7 @@ impl Engine {
                 fitting,
             });
         }
-        let cache = Cache::new(device, config, dtype, context)?;
+        let cache = Cache::new(device, config, dtype, context, sequences)?;
         let inputs = Inputs::new(device, config, batch, sequences, cache.capacity())?;
         Ok(Self {
             model: model.clone(),
@@ -163,27 +164,34 @@ impl Engine {
         self.sequences.get(sequence).map_or(&[], |sequence| &sequence.tokens)
     }
 
-    /// Forgets the tokens of a sequence from some position on.
+    /// Forgets the tokens of a sequence from some position on. A recurrent model forgets all of them: its states cannot
+    /// be taken back to an earlier token.
     pub fn truncate(&mut self, sequence: usize, tokens: usize) {
+        let is_recurrent = self.model.config().is_recurrent();
         if let Some(sequence) = self.sequences.get_mut(sequence) {
-            self.cache.truncate(sequence, tokens);
+            let kept = match is_recurrent && tokens < sequence.tokens.len() {
+                true => 0,
+                false => tokens,
+            };
+            self.cache.truncate(sequence, kept);
         }
     }
 
     /// Keeps the tokens that a sequence has in common with `tokens`, but for the last of these, whose logits are to be
-    /// computed; forgets the others. Returns how many are kept.
+    /// computed; forgets the others. A recurrent model keeps all or none. Returns how many are kept.
     pub fn reuse(&mut self, sequence: usize, tokens: &[u32]) -> usize {
         let cached = self.tokens(sequence);
         let common = cached.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let kept = common.min(tokens.len().saturating_sub(1));
         self.truncate(sequence, kept);
-        kept
+        self.tokens(sequence).len()
     }
 
     /// Appends tokens to a sequence and computes them. The logits that are wanted are in rows, one for each token.
     ///
     /// # Errors
-    /// If a token is unknown, the context is full, or the device fails.
+    /// If a token is unknown, the context is full, or the device fails. The sequence is then what it was before; of a
+    /// recurrent model that had begun to compute, it is empty.
     pub fn feed(
         &mut self,
         sequence: usize,
@@ -293,11 +301,35 @@ impl Engine {
         }
         let sequences: Vec<&Sequence> =
             numbers.iter().map(|&number| &self.sequences[number]).collect();
-        self.inputs.write(self.model.config(), items, &sequences)?;
+        self.inputs.write(self.model.config(), items, &sequences, numbers)?;
         let outputs = items.iter().filter(|item| item.wants_logits).count();
-        let size = Size { tokens: items.len(), outputs };
+        let is_recurrent = self.model.config().is_recurrent();
+        // Others have the same plan for any number of sequences.
+        let count = if is_recurrent { numbers.len() } else { 1 };
+        let size = Size { tokens: items.len(), outputs, sequences: count };
         let longest = items.iter().map(|item| item.position + 1).max().unwrap_or(0);
         self.prepare(size)?;
+        if let Err(error) = self.compute(size, longest, is_cancelled) {
+            if is_recurrent {
+                // Some layers may have gone on, and others not.
+                numbers.iter().for_each(|&number| self.truncate(number, 0));
+            }
+            return Err(error);
+        }
+        for item in items {
+            self.sequences[numbers[item.sequence]].tokens.push(item.token);
+        }
+        self.computed += items.len();
+        Ok(())
+    }
+
+    /// Runs a plan, and appends the logits that it computes.
+    fn compute(
+        &mut self,
+        size: Size,
+        longest: usize,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let (plan, logits) = &self.plans[&size];
         plan.run(longest, is_cancelled)?;
         if let Some(logits) = logits {
@@ -307,10 +339,6 @@ impl Engine {
             let rows = logits.buffer().view(offset..offset + logits.elements())?;
             rows.read_into(&mut self.logits[start..])?;
         }
-        for item in items {
-            self.sequences[numbers[item.sequence]].tokens.push(item.token);
-        }
-        self.computed += items.len();
         Ok(())
     }
 
@@ -348,7 +376,7 @@ impl Engine {
     /// # Errors
     /// If the plan cannot be made.
     pub fn describe(&mut self, tokens: usize) -> Result<Vec<String>> {
-        let size = Size { tokens: tokens.clamp(1, self.batch), outputs: 1 };
+        let size = Size { tokens: tokens.clamp(1, self.batch), outputs: 1, sequences: 1 };
         self.prepare(size)?;
         Ok(self.plans[&size].0.describe().collect())
     }

@@ -27,8 +27,25 @@ pub(crate) struct Inputs {
     pub angles: [Option<Angles>; 2],
     /// `f32 [tokens, 1, 1]`: by what queries are multiplied.
     pub temperature: Option<Array>,
+    /// What recurrent layers read.
+    pub recurrent: Option<RecurrentInputs>,
     /// What was written last, to write into again.
     staged: Staged,
+}
+
+/// What recurrent layers read. A sequence has the slot of its number.
+#[derive(Debug)]
+pub(crate) struct RecurrentInputs {
+    /// `i32 [tokens, 2]`: the slot and the position of each.
+    pub places: Array,
+    /// `i32 [tokens]`: where the input of the convolution goes, or -1 if a later one takes its place.
+    pub tails: Array,
+    /// `i32 [sequences, 3]`: the slot of the state before, or -1 if there is none; the first token, and how many.
+    pub runs: Array,
+    /// `i32 [sequences]`: where states go.
+    pub slots: Array,
+    /// Rows of a tail.
+    rows: usize,
 }
 
 /// The tables of a rotary embedding.
@@ -50,6 +67,8 @@ struct Staged {
     cos: Vec<f32>,
     sin: Vec<f32>,
     temperature: Vec<f32>,
+    /// Of recurrent layers, in the order of their fields.
+    recurrent: [Vec<i32>; 4],
 }
 
 /// A token to be computed.
@@ -96,16 +115,27 @@ impl Inputs {
                 Some(_) => Some(floats(&[tokens, 1, 1])?),
                 None => None,
             },
+            recurrent: match config.layers.iter().find_map(|layer| layer.recurrence.as_ref()) {
+                Some(recurrence) => Some(RecurrentInputs {
+                    places: integers(&[tokens, 2])?,
+                    tails: integers(&[tokens])?,
+                    runs: integers(&[sequences, 3])?,
+                    slots: integers(&[sequences])?,
+                    rows: recurrence.taps.saturating_sub(1),
+                }),
+                None => None,
+            },
             staged: Staged::default(),
         })
     }
 
-    /// Writes what a run needs.
+    /// Writes what a run needs; `numbers` are those of the sequences.
     pub fn write(
         &mut self,
         config: &Config,
         items: &[Item],
         sequences: &[&Sequence],
+        numbers: &[usize],
     ) -> Result<()> {
         let staged = &mut self.staged;
         fill(&mut staged.ids, items.iter().map(|item| item.token as i32));
@@ -152,6 +182,38 @@ impl Inputs {
             };
             fill(&mut staged.temperature, items.iter().map(of));
             array.buffer().view(0..items.len())?.write(&staged.temperature)?;
+        }
+        match &self.recurrent {
+            Some(recurrent) => recurrent.write(&mut staged.recurrent, items, numbers),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RecurrentInputs {
+    /// Writes what a run needs. The tokens of a sequence follow one another.
+    fn write(&self, staged: &mut [Vec<i32>; 4], items: &[Item], numbers: &[usize]) -> Result<()> {
+        let [places, tails, runs, slots] = staged;
+        let slot = |item: &Item| numbers[item.sequence];
+        fill(places, items.iter().flat_map(|item| [slot(item) as i32, item.position as i32]));
+        runs.clear();
+        fill(slots, numbers.iter().map(|&number| number as i32));
+        tails.clear();
+        for (sequence, &number) in numbers.iter().enumerate() {
+            let first = items.iter().take_while(|item| item.sequence != sequence).count();
+            let mine = items[first..].iter().take_while(|item| item.sequence == sequence);
+            let count = mine.clone().count();
+            let begins = items.get(first).is_some_and(|item| item.position == 0);
+            let before = if begins { -1 } else { number as i32 };
+            runs.extend([before, first as i32, count as i32]);
+            tails.extend(mine.enumerate().map(|(at, item)| match at + self.rows >= count {
+                true => (number * self.rows + item.position % self.rows.max(1)) as i32,
+                false => -1,
+            }));
+        }
+        let arrays = [&self.places, &self.tails, &self.runs, &self.slots];
+        for (array, values) in arrays.into_iter().zip([&*places, tails, runs, slots]) {
+            array.buffer().view(0..values.len())?.write(values.as_slice())?;
         }
         Ok(())
     }

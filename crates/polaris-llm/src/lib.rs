@@ -21,6 +21,7 @@ mod model;
 mod own;
 mod perplexity;
 mod plan;
+mod recurrence;
 mod source;
 mod weights;
 
@@ -33,6 +34,7 @@ pub use generate::{Finish, GenerateOptions, Generated, Prompt};
 pub use model::{LoadOptions, Model};
 pub use perplexity::{Divergence, Perplexity, PerplexityOptions};
 pub use plan::Plan;
+pub use recurrence::Recurrence;
 pub use source::Source;
 pub use weights::SourceTensor;
 

@@ -60,6 +60,7 @@ impl Model {
         let weights =
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
         let vocabulary = vocabulary(&config, &weights)?;
+        crate::recurrence::check(&config, &weights)?;
         check_cache(&config, &weights)?;
         let context = crate::engine::context(&config, options.context);
         resolve_rotary(&mut config, &weights, &source.metadata, context)?;
@@ -178,8 +179,8 @@ fn check_cache(config: &Config, weights: &Weights) -> Result<()> {
             layer.key_size.saturating_add(layer.value_size).saturating_mul(layer.key_heads);
         if cached.saturating_mul(config.width) > elements {
             return Err(Error::model(format!(
-                "layer {number} has {cached} keys and values for a token of {} elements, and tensors of {elements} elements in all",
-                config.width
+                "a token has {cached} keys and values in layer {number}, and the tensors `blk.{number}.*` have \
+                 {elements} elements in all"
             )));
         }
     }

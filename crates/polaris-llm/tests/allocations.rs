@@ -67,7 +67,7 @@ fn damage(file: &mut Vec<u8>, header: usize, random: &mut SplitMix64) {
             }
             6 => {
                 // As many bytes as before, so that offsets still fit.
-                let from = below(random, header);
+                let from = below(random, header.min(file.len()));
                 let part = file[from..(from + end - at).min(file.len())].to_vec();
                 file[at..at + part.len().min(end - at)]
                     .copy_from_slice(&part[..part.len().min(end - at)]);

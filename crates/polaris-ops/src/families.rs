@@ -43,6 +43,8 @@ pub const FAMILIES: &[Family] = &[
     crate::attention::FAMILY,
     crate::cached_attention::FAMILY,
     crate::cache_write::FAMILY,
+    crate::causal_conv::FAMILY,
+    crate::linear_attention::FAMILY,
     crate::expert_matmul::FAMILY,
     crate::route::FAMILY,
     crate::rope::FAMILY,

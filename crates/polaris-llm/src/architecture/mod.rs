@@ -5,8 +5,10 @@
 //! queries and keys, norms after a part, experts, sinks) needs no word here. What is left is in [`Architecture`]; a
 //! further one is a few lines in `table.rs`.
 
+mod recurrent;
 mod table;
 
+pub use recurrent::{Mixer, Recurrent, RecurrentLayers};
 pub use table::ARCHITECTURES;
 
 use polaris_ops::Pairing;
@@ -61,6 +63,8 @@ pub struct Architecture {
     pub experts: Experts,
     /// Whether queries are scaled by their position.
     pub temperature: Temperature,
+    /// What takes the place of attention in some layers.
+    pub recurrent: Option<Recurrent>,
     /// Endings of names of tensors that files may have and that have no part in the result.
     pub ignored: &'static [&'static str],
     /// What differs in a way that no other architecture shares.
@@ -342,6 +346,12 @@ pub enum Quirk {
     RouterFirst,
     /// The gate of attention is `log(1 + exp(x))`, not the sigmoid.
     SoftplusGate,
+    /// A layer is attention, a recurrent part or a feed-forward network alone.
+    OnePart,
+    /// The norm after the last layer has the name of that of the embedding.
+    EmbeddingNormLast,
+    /// The residual stream is what parts read, normalised, times `residual_scale`.
+    NormedResidual,
 }
 
 /// Llama's decoder.
@@ -379,6 +389,7 @@ pub const BASE: Architecture = Architecture {
         beside_dense: 0.0,
     },
     temperature: Temperature::None,
+    recurrent: None,
     ignored: &[],
     quirk: Quirk::None,
 };

@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_ops::{Binary, CacheWrite, CachedAttention, NormKind, Rope, Ternary, Unary};
 
 use super::decoder::{Decoder, LayerScope};
+use super::recurrent::softplus;
 use super::{Operation, Value};
 use crate::architecture::{HeadNorm, Quirk};
 use crate::{Error, Result};
@@ -19,7 +20,7 @@ impl Decoder<'_> {
     ) -> Result<Option<Value>> {
         let layer = scope.layer;
         let (heads, key_heads) = (layer.heads, layer.key_heads);
-        let [mut q, mut k, mut v] = self.project(scope, x)?;
+        let ([mut q, mut k, mut v], own_gate) = self.project(scope, x)?;
         if let Some(limit) = self.config.clamp {
             for value in [&mut q, &mut k, &mut v] {
                 *value = self.build.fused("clamp", [*value], move |build, [x]| {
@@ -68,6 +69,12 @@ impl Decoder<'_> {
         };
         let output = self.build.make(DType::F32, &[self.size.tokens, heads, layer.value_size])?;
         self.build.emit_operation("attention", Operation::Attention(attention), &inputs, output);
+        let output = match own_gate {
+            Some(gate) => self
+                .build
+                .fused("gated", [output, gate], |_, [x, gate]| x * gate.unary(Unary::Sigmoid))?,
+            None => output,
+        };
         let joined = self.build.reshape(output, &[self.size.tokens, heads * layer.value_size])?;
         let joined =
             self.norm_of(NormKind::Rms, joined, &scope.name("attn_sub_norm"))?.unwrap_or(joined);
@@ -75,8 +82,9 @@ impl Decoder<'_> {
         self.linear_required(joined, &scope.name("attn_output")).map(Some)
     }
 
-    /// Queries, keys and values, each `[tokens, heads * size]`.
-    fn project(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<[Value; 3]> {
+    /// Queries, keys and values, each `[tokens, heads * size]`; of files that have gates beside queries, these as
+    /// `[tokens, heads, size]`, and the gates.
+    fn project(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<([Value; 3], Option<Value>)> {
         let layer = scope.layer;
         let sizes = [
             layer.heads * layer.key_size,
@@ -94,17 +102,24 @@ impl Decoder<'_> {
                 });
             }
             let [q, k, _] = sizes;
-            return Ok([
+            let all = [
                 self.build.slice(fused, 1, 0..q)?,
                 self.build.slice(fused, 1, q..q + k)?,
                 self.build.slice(fused, 1, q + k..expected)?,
-            ]);
+            ];
+            return Ok((all, None));
         }
         let mut all = [x; 3];
+        let mut gate = None;
         for ((value, name), size) in all.iter_mut().zip(["attn_q", "attn_k", "attn_v"]).zip(sizes) {
             *value = self.linear_required(x, &scope.name(name))?;
             let found = self.build.dims(*value)[1];
-            if found != size {
+            if name == "attn_q" && found == 2 * size && layer.key_size == layer.value_size {
+                // The query and the gate of each head.
+                let both = self.build.split_last(*value, 2 * layer.key_size)?;
+                *value = self.build.slice(both, 2, 0..layer.key_size)?;
+                gate = Some(self.build.slice(both, 2, layer.key_size..2 * layer.key_size)?);
+            } else if found != size {
                 return Err(Error::TensorShape {
                     name: scope.name(&format!("{name}.weight")),
                     found: format!("[{found}, ..]"),
@@ -112,7 +127,15 @@ impl Decoder<'_> {
                 });
             }
         }
-        Ok(all)
+        Ok((all, gate))
+    }
+
+    /// Queries or keys head by head: `[tokens, heads, size]`.
+    fn in_heads(&mut self, x: Value, size: usize) -> Result<Value> {
+        match self.build.dims(x).len() {
+            2 => self.build.split_last(x, size),
+            _ => Ok(x),
+        }
     }
 
     /// Queries or keys as `[tokens, heads, size]`, normalised and rotated.
@@ -131,7 +154,7 @@ impl Decoder<'_> {
         };
         let is_after = architecture.head_norm == HeadNorm::RmsAfterRotation;
         if is_after {
-            let x = self.build.split_last(x, size)?;
+            let x = self.in_heads(x, size)?;
             let x = self.rotate(scope, x)?;
             return self.head_norm(scope, kind, x, heads, norm);
         }
@@ -140,7 +163,7 @@ impl Decoder<'_> {
             .iter()
             .all(|name| self.weights.has(&scope.name(name)));
         if !has_pair && !is_after {
-            let x = self.build.split_last(x, size)?;
+            let x = self.in_heads(x, size)?;
             return self.rotate_and_norm(scope, x);
         }
         let name = scope.name(norm);
@@ -155,7 +178,7 @@ impl Decoder<'_> {
                 self.build.split_last(whole, size)?
             }
             _ => {
-                let x = self.build.split_last(x, size)?;
+                let x = self.in_heads(x, size)?;
                 self.head_norm(scope, kind, x, heads, norm)?
             }
         };
@@ -235,13 +258,9 @@ impl Decoder<'_> {
     /// The result of all heads, times the gate if the layer has one: an element for each head or for each element.
     fn gate(&mut self, scope: &LayerScope<'_>, x: Value, joined: Value) -> Result<Value> {
         let Some(gate) = self.linear(x, &scope.name("attn_gate"))? else { return Ok(joined) };
-        let softplus = self.config.architecture.quirk == Quirk::SoftplusGate;
-        let activated = self.build.fused("gate", [gate], move |_, [x]| match softplus {
-            // log(1 + exp(x)), which does not overflow in this form.
-            true => {
-                let small = (-x.unary(Unary::Abs)).unary(Unary::Exp);
-                x.unary(Unary::Relu) + (small + 1.0).unary(Unary::Log)
-            }
+        let is_soft = self.config.architecture.quirk == Quirk::SoftplusGate;
+        let activated = self.build.fused("gate", [gate], move |_, [x]| match is_soft {
+            true => softplus(x),
             false => x.unary(Unary::Sigmoid),
         })?;
         let rows = self.build.dims(gate)[1];
@@ -258,7 +277,7 @@ impl Decoder<'_> {
 
 /// The slopes of ALiBi for each head. With a number of heads that is no power of two, the rest have every other slope of
 /// twice as many.
-fn slopes(heads: usize, largest: f64) -> Vec<f32> {
+pub(super) fn slopes(heads: usize, largest: f64) -> Vec<f32> {
     let power = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
     let base = |bias: f64| (-bias / power as f64).exp2();
     let slope = |head: usize| match head < power {

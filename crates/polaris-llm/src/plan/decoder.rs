@@ -17,6 +17,8 @@ use crate::{Error, Result};
 pub(crate) struct Size {
     pub tokens: usize,
     pub outputs: usize,
+    /// The sequences of the tokens, for models with states.
+    pub sequences: usize,
 }
 
 /// What a plan is made of.
@@ -72,7 +74,7 @@ pub(crate) fn plan(
 
 impl Decoder<'_> {
     /// The first rows of an input array.
-    fn input(&mut self, array: &Array, rows: usize) -> Result<Value> {
+    pub fn input(&mut self, array: &Array, rows: usize) -> Result<Value> {
         Ok(self.build.given(&array.slice(0, 0..rows, 1)?))
     }
 
@@ -97,8 +99,8 @@ impl Decoder<'_> {
             let rows = self.rows("position_embedding", positions, index)?;
             x = self.build.binary("add_position", Binary::Add, x, rows)?;
         }
-        if let Some(normed) = self.norm(x, "token_embd_norm")? {
-            x = normed;
+        if self.config.architecture.quirk != Quirk::EmbeddingNormLast {
+            x = self.norm(x, "token_embd_norm")?.unwrap_or(x);
         }
         if self.config.architecture.quirk == Quirk::Talkie {
             x = self.plain_norm("embedding_norm", NormKind::Rms, x)?;
@@ -222,6 +224,9 @@ impl Decoder<'_> {
     /// A part of the residual stream, scaled and added.
     fn add(&mut self, label: &str, x: Value, part: Value) -> Result<Value> {
         let scale = self.config.residual_scale;
+        if self.config.architecture.quirk == Quirk::NormedResidual {
+            return self.build.fused(label, [x, part], move |_, [x, part]| scale * x + part);
+        }
         match scale {
             1.0 => self.build.binary(label, Binary::Add, x, part),
             scale => self.build.fused(label, [x, part], move |_, [x, part]| x + scale * part),
@@ -253,9 +258,10 @@ impl Decoder<'_> {
         };
         let mut inputs = x;
         let wants_rest = !is_last || self.size.outputs > 0;
-        let Some(attended) = self.attention(scope, attention_input, wants_rest)? else {
+        let Some(attended) = self.mix(scope, attention_input, wants_rest)? else {
             return Ok(None);
         };
+        let x = if architecture.quirk == Quirk::NormedResidual { normed } else { x };
         let (mut x, mut normed, mut attended, mut first) = (x, normed, attended, first);
         if is_last {
             x = self.keep_outputs(x)?;
@@ -276,6 +282,9 @@ impl Decoder<'_> {
         if architecture.feed_forward_norm != after {
             attended = self.norm(attended, &scope.name(after))?.unwrap_or(attended);
         }
+        if !self.has_network(scope) {
+            return self.add("add_mixed", x, attended).map(Some);
+        }
         let norm_name = scope.name(architecture.feed_forward_norm);
         let is_parallel = self.config.parallel
             || architecture.parallel == Parallel::WithoutNorm
@@ -291,6 +300,7 @@ impl Decoder<'_> {
         } else {
             let x = self.add("add_attention", x, attended)?;
             let input = self.norm(x, &norm_name)?.unwrap_or(x);
+            let x = if architecture.quirk == Quirk::NormedResidual { input } else { x };
             let mut forwarded = self.feed_forward(scope, input, inputs)?;
             for name in ["layer_output_norm", "post_ffw_norm"] {
                 if let Some(normed) = self.norm(forwarded, &scope.name(name))? {
@@ -310,8 +320,22 @@ impl Decoder<'_> {
         Ok(Some(result))
     }
 
+    /// Whether a feed-forward network follows; layers with recurrent parts may do without it.
+    fn has_network(&self, scope: &LayerScope<'_>) -> bool {
+        if self.config.architecture.recurrent.is_none() {
+            return true;
+        }
+        let is_alone = !scope.layer.attends && scope.layer.recurrence.is_none();
+        let names = ["ffn_down.weight", "ffn_down_exps.weight"];
+        !is_alone && names.iter().any(|name| self.weights.has(&scope.name(name)))
+    }
+
     fn logits(&mut self, x: Value) -> Result<Value> {
-        let x = self.norm(x, "output_norm")?.unwrap_or(x);
+        let norm = match self.config.architecture.quirk {
+            Quirk::EmbeddingNormLast => "token_embd_norm",
+            _ => "output_norm",
+        };
+        let x = self.norm(x, norm)?.unwrap_or(x);
         let is_tied = self.config.architecture.quirk == Quirk::TiedOutput;
         let own = if is_tied { None } else { self.linear(x, "output")? };
         let logits = match own {

@@ -32,7 +32,10 @@ impl Decoder<'_> {
             });
         }
         let (ids, weights) = self.route(scope, &mixture, logits)?;
-        let mixed = self.experts(scope, &mixture, x, ids, weights)?;
+        // Experts of some models work on fewer elements.
+        let input = self.linear(x, &scope.name("ffn_latent_down"))?.unwrap_or(x);
+        let mixed = self.experts(scope, &mixture, input, ids, weights)?;
+        let mixed = self.linear(mixed, &scope.name("ffn_latent_up"))?.unwrap_or(mixed);
         if !self.weights.has(&scope.name("ffn_down_shexp.weight")) {
             return Ok(mixed);
         }

@@ -4,7 +4,9 @@ mod attention;
 mod builder;
 mod decoder;
 mod feed_forward;
+mod mamba;
 mod mixture;
+mod recurrent;
 
 pub(crate) use builder::{Arena, Builder, Value};
 pub(crate) use decoder::{Size, plan};

@@ -2,10 +2,13 @@
 
 mod chat;
 mod common;
+mod definition;
 mod engine;
 mod hostile;
 mod hostile_folders;
 mod huggingface;
+mod hybrid;
 mod peers;
+mod recurrent;
 mod reference;
 mod tiny;

@@ -71,6 +71,8 @@ families! {
     attention: 120,
     cached_attention: 120,
     cache_write: 100,
+    causal_conv: 100,
+    linear_attention: 120,
     expert_matmul: 120,
     route: 100,
 }

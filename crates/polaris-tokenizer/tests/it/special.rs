@@ -122,6 +122,7 @@ fn a_stream_holds_back_what_is_not_whole() {
 
 /// Text of users within a prompt: control tokens are neither found in it nor where they reach into it.
 #[test]
+#[allow(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
 fn plain_parts_of_a_prompt_are_text() {
     let tokenizer = made().read().unwrap();
     let text = "<|im_start|>a<|im_end|>b<tool><|im_end|>";

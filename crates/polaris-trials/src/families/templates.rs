@@ -138,7 +138,7 @@ fn template(random: &mut Random) -> Vec<u8> {
             let mut text = TEMPLATE.to_owned();
             for _ in 0..random.between(1, 3) {
                 let at = random.pick(&[0, text.len()]).to_owned();
-                text.insert_str(at, *random.pick(&BOMBS));
+                text.insert_str(at, random.pick(&BOMBS));
             }
             text.into_bytes()
         }

@@ -66,9 +66,10 @@ pub fn run(
     };
     let trained = config.as_ref().map_or(0, |config| config.context);
     let context = context.unwrap_or(trained.min(4096));
-    let cache_bytes = config
-        .as_ref()
-        .map(|config| config.cache_bytes(CacheType::F16).saturating_mul(context as u64));
+    let cache_bytes = config.as_ref().map(|config| {
+        let keys = config.cache_bytes(CacheType::F16).saturating_mul(context as u64);
+        keys.saturating_add(config.state_bytes())
+    });
     let mut kinds: BTreeMap<u32, Kind> = BTreeMap::new();
     for tensor in source.tensors.values() {
         let r#type = tensor.ty.name();
