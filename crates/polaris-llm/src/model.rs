@@ -6,8 +6,9 @@ use std::sync::Arc;
 use polaris_runtime::DeviceRef;
 use polaris_tokenizer::Tokenizer;
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, SlidingRotary};
 use crate::config::Config;
+use crate::latent;
 use crate::source::Source;
 use crate::weights::Weights;
 use crate::{Error, Result};
@@ -57,8 +58,9 @@ impl Model {
         progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
         let mut config = Config::read(&source.metadata)?;
-        let weights =
+        let mut weights =
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
+        latent::split(&config, &source.tensors, &mut weights)?;
         let vocabulary = vocabulary(&config, &weights)?;
         check_cache(&config, &weights)?;
         let context = crate::engine::context(&config, options.context);
@@ -153,7 +155,7 @@ fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
             }),
         }
     };
-    let count = rows("token_embd.weight", None)?;
+    let count = rows(config.embedding_name(weights), None)?;
     if weights.has("output.weight") {
         rows("output.weight", Some(count))?;
     }
@@ -174,8 +176,8 @@ fn check_cache(config: &Config, weights: &Weights) -> Result<()> {
         }
     }
     for (number, (layer, elements)) in config.layers.iter().zip(elements).enumerate() {
-        let cached =
-            layer.key_size.saturating_add(layer.value_size).saturating_mul(layer.key_heads);
+        let Some((heads, keys, values)) = layer.cached() else { continue };
+        let cached = keys.saturating_add(values.unwrap_or(0)).saturating_mul(heads);
         if cached.saturating_mul(config.width) > elements {
             return Err(Error::model(format!(
                 "layer {number} has {cached} keys and values for a token of {} elements, and tensors of {elements} elements in all",
@@ -225,7 +227,10 @@ fn resolve_rotary(
             let (size, head) = (rotary.size, layer.key_size);
             return Err(Error::model(format!("{size} elements of heads of {head} are rotated")));
         }
-        rotary.divisors.clone_from(&divisors);
+        // Sliding layers that have frequencies of their own have no factors.
+        if kind == 0 || config.architecture.sliding_rotary != SlidingRotary::Unscaled {
+            rotary.divisors.clone_from(&divisors);
+        }
         if let Some(divisors) = &divisors
             && divisors.iter().any(|divisor| !divisor.is_finite() || *divisor == 0.0)
         {

@@ -4,6 +4,9 @@ mod attention;
 mod builder;
 mod decoder;
 mod feed_forward;
+mod gemma3n;
+mod gemma4;
+mod latent;
 mod mixture;
 
 pub(crate) use builder::{Arena, Builder, Value};

@@ -6,6 +6,7 @@ mod engine;
 mod hostile;
 mod hostile_folders;
 mod huggingface;
+mod latent;
 mod peers;
 mod reference;
 mod tiny;
