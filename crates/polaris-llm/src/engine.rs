@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use polaris_core::DType;
 use polaris_ops::Array;
+use polaris_ops::matmul::Precision;
 use polaris_sample::Pieces;
 
 use crate::cache::{Cache, Sequence};
 use crate::config::Config;
 use crate::inputs::{Inputs, Item};
 use crate::model::Model;
-use crate::plan::{Arena, Plan, Size, plan};
+use crate::plan::{Arena, Builder, Plan, Size, plan};
 use crate::{Error, Result};
 
 /// Plans that are kept; the sizes of prompts differ, those of single tokens do not.
@@ -28,6 +29,8 @@ pub struct EngineOptions {
     pub sequences: usize,
     /// The type of cached keys and values.
     pub cache: CacheType,
+    /// How activations are multiplied with quantised weights: rounded to bytes where that is faster, or as they are.
+    pub precision: Precision,
 }
 
 /// The type of cached keys and values.
@@ -52,7 +55,13 @@ impl CacheType {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { context: 0, batch: 512, sequences: 1, cache: CacheType::F16 }
+        Self {
+            context: 0,
+            batch: 512,
+            sequences: 1,
+            cache: CacheType::F16,
+            precision: Precision::Int8,
+        }
     }
 }
 
@@ -73,6 +82,7 @@ pub struct Engine {
     sequences: Vec<Sequence>,
     plans: HashMap<Size, (Plan, Option<Array>)>,
     arena: Arena,
+    precision: Precision,
     context: usize,
     batch: usize,
     /// Tokens that were computed so far.
@@ -142,6 +152,7 @@ impl Engine {
             sequences: vec![Sequence::default(); sequences],
             plans: HashMap::new(),
             arena: Arena::default(),
+            precision: options.precision,
             context,
             batch,
             computed: 0,
@@ -375,7 +386,8 @@ impl Engine {
         }
         let (config, weights) = (self.model.config(), self.model.weights());
         let before = self.arena.bytes();
-        let made = plan(config, weights, &self.cache, &self.inputs, size, &mut self.arena)?;
+        let build = Builder::new(weights.device(), self.precision);
+        let made = plan(build, config, weights, &self.cache, &self.inputs, size, &mut self.arena)?;
         if self.arena.bytes() != before {
             // The others would keep the smaller arena alive.
             self.plans.clear();

@@ -40,5 +40,6 @@ pub use source::Source;
 pub use weights::SourceTensor;
 
 pub use polaris_chat::Message;
+pub use polaris_ops::matmul::Precision;
 pub use polaris_sample::{Error as SampleError, Grammar, Mirostat, Options as SampleOptions};
 pub use polaris_tokenizer::{Special, Tokenizer};

@@ -71,6 +71,8 @@ pub(crate) struct Builder {
     steps: Vec<Draft>,
     /// What the steps that are added belong to: `blk.3`.
     scope: String,
+    /// How activations are multiplied with quantised weights.
+    precision: Precision,
 }
 
 impl fmt::Debug for Builder {
@@ -80,9 +82,14 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    pub fn new(device: &DeviceRef) -> Self {
+    pub fn new(device: &DeviceRef, precision: Precision) -> Self {
         let scope = String::new();
-        Self { device: device.clone(), values: Vec::new(), steps: Vec::new(), scope }
+        Self { device: device.clone(), values: Vec::new(), steps: Vec::new(), scope, precision }
+    }
+
+    /// How activations are multiplied with quantised weights.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Names what the next steps belong to.
@@ -208,7 +215,7 @@ impl Builder {
         let output = [&dims[..dims.len() - 1], &[rows]].concat();
         let output = self.make(DType::F32, &output)?;
         let weight = self.permute(weight, &[1, 0])?;
-        let mut product = MatMul { precision: Precision::Int8, ..MatMul::default() };
+        let mut product = MatMul { precision: self.precision, ..MatMul::default() };
         product.epilogue.bias = bias.map(|_| polaris_ops::matmul::Bias::PerColumn);
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
         self.emit(label, product, &inputs, output);

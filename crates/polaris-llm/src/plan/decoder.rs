@@ -48,6 +48,7 @@ impl LayerScope<'_> {
 
 /// Makes a plan; the array has the logits, a row for each output.
 pub(crate) fn plan(
+    build: Builder,
     config: &Config,
     weights: &Weights,
     cache: &Cache,
@@ -55,7 +56,6 @@ pub(crate) fn plan(
     size: Size,
     arena: &mut Arena,
 ) -> Result<(Plan, Option<Array>)> {
-    let build = Builder::new(weights.device());
     let layer_inputs = None;
     let mut decoder = Decoder { build, config, weights, cache, inputs, size, layer_inputs };
     let mut x = decoder.embed()?;

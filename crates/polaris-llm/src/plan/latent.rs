@@ -5,7 +5,6 @@
 
 use polaris_core::DType;
 use polaris_ops::fill::Fill;
-use polaris_ops::matmul::Precision;
 use polaris_ops::{ExpertMatMul, NormKind};
 
 use super::Value;
@@ -125,7 +124,7 @@ impl Decoder<'_> {
         let dims = [self.size.tokens, heads];
         let ids = polaris_ops::Array::from_slice(self.weights.device(), &dims, &ids)?;
         let ids = self.build.given(&ids);
-        let product = ExpertMatMul { bias: false, precision: Precision::Int8 };
+        let product = ExpertMatMul { bias: false, precision: self.build.precision() };
         self.build.emit(name, product, &[x, weight, ids], output);
         Ok(())
     }

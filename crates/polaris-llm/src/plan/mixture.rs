@@ -1,7 +1,6 @@
 //! Mixtures of experts: a router chooses some of them for each token.
 
 use polaris_core::{DType, MAX_RANK};
-use polaris_ops::matmul::Precision;
 use polaris_ops::reduce::Reduce;
 use polaris_ops::route::{Groups, Route, RouteIds, RouteWeights};
 use polaris_ops::{Binary, ExpertMatMul, Reduction, Unary};
@@ -225,7 +224,7 @@ impl Decoder<'_> {
         let output = self.build.make(DType::F32, &[self.build.dims(ids)[0], mixture.used, rows])?;
         let weight = self.build.given(&weight);
         let bias = bias.map(|bias| self.build.given(&bias));
-        let product = ExpertMatMul { bias: bias.is_some(), precision: Precision::Int8 };
+        let product = ExpertMatMul { bias: bias.is_some(), precision: self.build.precision() };
         let inputs: Vec<Value> = [x, weight, ids].into_iter().chain(bias).collect();
         self.build.emit(name, product, &inputs, output);
         let scale = scope.name(&format!("{name}.scale"));

@@ -2,8 +2,8 @@
 
 use polaris_gguf::TensorType;
 use polaris_llm::{
-    CacheType, Chat, Engine, EngineOptions, Error, GenerateOptions, PerplexityOptions, Prompt,
-    Wanted,
+    CacheType, Chat, Engine, EngineOptions, Error, GenerateOptions, PerplexityOptions, Precision,
+    Prompt, Wanted,
 };
 use polaris_runtime::DeviceRef;
 
@@ -16,7 +16,13 @@ fn engine(tiny: Tiny, device: &DeviceRef, options: EngineOptions) -> Engine {
 }
 
 fn exact() -> EngineOptions {
-    EngineOptions { context: CONTEXT, batch: 7, cache: CacheType::F32, ..EngineOptions::default() }
+    EngineOptions {
+        context: CONTEXT,
+        batch: 7,
+        cache: CacheType::F32,
+        precision: Precision::Full,
+        ..EngineOptions::default()
+    }
 }
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
@@ -96,6 +102,25 @@ fn weights_stay_as_they_are_stored() {
         check(Tiny { ty, ..Tiny::LLAMA }, 5e-5);
     }
     check(Tiny { ty: TensorType::Q8_0, experts: 3, ..Tiny::LLAMA }, 5e-5);
+}
+
+/// What rounding activations to bytes costs a tiny model, in which little averages out.
+#[test]
+fn activations_in_bytes_are_near() {
+    let tokens = tokens(40, 2);
+    for ty in [TensorType::Q8_0, TensorType::Q4_0] {
+        for experts in [0, 3] {
+            let tiny = Tiny { ty, experts, ..Tiny::LLAMA };
+            let expected = Reference::new(tiny, &tiny.source()).logits(&tokens).concat();
+            for device in devices() {
+                let rounded = EngineOptions { precision: Precision::Int8, ..exact() };
+                let mut engine = engine(tiny, &device, rounded);
+                let found = engine.feed(0, &tokens, Wanted::All, &|| false).unwrap();
+                let error = difference(found, &expected);
+                assert!(error < 0.1, "{tiny:?} on {}: {error:e}", device.id());
+            }
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use polaris_gguf::{TensorType, Writer, dequantize, quantize};
-use polaris_llm::{CacheType, Engine, EngineOptions, LoadOptions, Model, Wanted};
+use polaris_llm::{CacheType, Engine, EngineOptions, LoadOptions, Model, Precision, Wanted};
 
 use crate::common::devices;
 use crate::tiny::{source, values};
@@ -228,6 +228,7 @@ fn latent_attention_is_its_definition() {
                     context: 64,
                     batch: 7,
                     cache: CacheType::F32,
+                    precision: Precision::Full,
                     ..EngineOptions::default()
                 };
                 let mut engine = Engine::new(&model, &options).unwrap();

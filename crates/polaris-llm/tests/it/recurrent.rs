@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Wanted};
+use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Precision, Wanted};
 use polaris_runtime::DeviceRef;
 
 use crate::common::devices;
@@ -12,8 +12,13 @@ use crate::tiny::source;
 
 fn engine(architecture: &str, device: &DeviceRef, batch: usize, sequences: usize) -> Engine {
     let model = Model::load(&hybrid(architecture), device, &LoadOptions::default(), |_| Ok(()));
-    let options =
-        EngineOptions { context: sequences * CONTEXT, batch, sequences, cache: CacheType::F32 };
+    let options = EngineOptions {
+        context: sequences * CONTEXT,
+        batch,
+        sequences,
+        cache: CacheType::F32,
+        precision: Precision::Full,
+    };
     Engine::new(&model.unwrap(), &options).unwrap()
 }
 
