@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Positions of a block.
 pub(crate) const BLOCK: usize = 32;
 
-/// Keys and values of a layer: `[blocks, BLOCK, heads, size]`.
+/// Keys and values of a layer: `[blocks, BLOCK, heads, size]`. Values may be a part of the keys.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerCache {
     pub keys: Array,
@@ -32,7 +32,8 @@ pub(crate) struct LayerState {
 /// The keys and values of all sequences, and their states.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    layers: Vec<LayerCache>,
+    /// Without those of layers that have no keys.
+    layers: Vec<Option<LayerCache>>,
     states: Vec<LayerState>,
     /// Blocks that no sequence has; the lowest is taken first.
     free: BTreeSet<u32>,
@@ -50,8 +51,9 @@ impl Cache {
     /// Bytes of a position in all layers.
     pub fn bytes_per_token(config: &Config, dtype: DType) -> u64 {
         let of = |layer: &crate::config::Layer| {
-            let elements = (layer.key_size as u64).saturating_add(layer.value_size as u64);
-            elements.saturating_mul(layer.key_heads as u64).saturating_mul(dtype.size() as u64)
+            let Some((heads, keys, values)) = layer.cached() else { return 0 };
+            let elements = (keys as u64).saturating_add(values.unwrap_or(0) as u64);
+            elements.saturating_mul(heads as u64).saturating_mul(dtype.size() as u64)
         };
         config.layers.iter().map(of).fold(0, u64::saturating_add)
     }
@@ -67,8 +69,12 @@ impl Cache {
         let blocks = tokens.div_ceil(BLOCK).max(1);
         let mut layers = Vec::with_capacity(config.layers.len());
         for layer in &config.layers {
+            let Some((heads, keys, values)) = layer.cached() else {
+                layers.push(layer.shares.and_then(|of| layers.get(of).cloned().flatten()));
+                continue;
+            };
             let array = |size: usize| -> Result<Array> {
-                let shape = Shape::new(&[blocks, BLOCK, layer.key_heads, size])?;
+                let shape = Shape::new(&[blocks, BLOCK, heads, size])?;
                 let array = Array::empty(device, dtype, shape)?;
                 // What is not written yet is multiplied by a weight of zero, which would not make a NaN vanish.
                 match dtype {
@@ -77,10 +83,12 @@ impl Cache {
                 }
                 Ok(array)
             };
-            layers.push(LayerCache {
-                keys: array(layer.key_size)?,
-                values: array(layer.value_size)?,
-            });
+            let keys = array(keys)?;
+            let values = match (values, layer.latent) {
+                (Some(size), _) => array(size)?,
+                (None, latent) => keys.slice(3, 0..latent.map_or(0, |latent| latent.rank), 1)?,
+            };
+            layers.push(Some(LayerCache { keys, values }));
         }
         let free = (0..blocks as u32).collect();
         let states = config.layers.iter().map(|layer| state(device, layer, sequences));
@@ -93,8 +101,13 @@ impl Cache {
     }
 
     /// The cache of a layer.
-    pub fn layer(&self, layer: usize) -> &LayerCache {
-        &self.layers[layer]
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn layer(&self, layer: usize) -> Result<&LayerCache> {
+        self.layers[layer]
+            .as_ref()
+            .ok_or_else(|| Error::model(format!("layer {layer} has no keys and values")))
     }
 
     /// Positions that it holds in all.

@@ -25,6 +25,7 @@ impl Chat {
     /// # Errors
     /// If the model has no tokenizer.
     pub fn new(engine: Engine) -> Result<Self> {
+        engine.require_causal()?;
         let tokenizer = engine.model().require_tokenizer()?;
         let text = |id: Option<u32>| {
             let piece = id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();

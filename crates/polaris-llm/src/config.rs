@@ -1,13 +1,18 @@
 //! The sizes and numbers of a model, from its metadata and its architecture.
 
+mod parts;
+mod rotary;
+
+pub use parts::Latent;
+
 use polaris_gguf::{FromValue, Metadata, PerLayer};
 use polaris_ops::Pairing;
 use polaris_ops::route::Gating;
 
-use crate::angles::{Rotary, Scaling, Yarn};
+use crate::angles::Rotary;
 use crate::architecture::{
     self, Alibi, Architecture, AttentionScale, EmbeddingScale, LogitScale, Normalize, Quirk,
-    ResidualScale, Rotated, SlidingRotary,
+    ResidualScale, Rotated,
 };
 use crate::recurrence::{self, Recurrence};
 use crate::{Error, Result, own};
@@ -27,6 +32,8 @@ pub struct Config {
     pub width: usize,
     /// The layers.
     pub layers: Vec<Layer>,
+    /// How rows are normalised.
+    pub norm: architecture::Norm,
     /// Added to variances.
     pub epsilon: f64,
     /// Which elements of a head are rotated together.
@@ -45,6 +52,8 @@ pub struct Config {
     pub embedding_scale: f64,
     /// By what parts are multiplied before they are added to the residual stream.
     pub residual_scale: f64,
+    /// By what the result of attention is multiplied.
+    pub value_scale: f64,
     /// By what logits are multiplied.
     pub logit_scale: f64,
     /// The cap of logits.
@@ -57,6 +66,12 @@ pub struct Config {
     pub temperature: Option<(f64, f64, f64)>,
     /// Whether the steps, keys and queries of Mamba are normalised, though there are no weights for it.
     pub norm_steps: bool,
+    /// Whether a token sees only what is before it.
+    pub causal: bool,
+    /// Attention looks at so many chosen positions, or at all as long as there are no more.
+    pub chosen_positions: Option<usize>,
+    /// The width of what each layer takes from a second table of embeddings; 0 without one.
+    pub layer_width: usize,
     /// The parameters of xIELU for each layer: alpha of negative and positive elements, beta, epsilon.
     pub xielu: Vec<[f64; 4]>,
 }
@@ -88,6 +103,25 @@ pub struct Layer {
     pub attends: bool,
     /// Its recurrent part, in the place of attention or beside it.
     pub recurrence: Option<Recurrence>,
+    /// Keys and values that are cached in a compressed form.
+    pub latent: Option<Latent>,
+    /// The layer whose keys and values it reads, having none.
+    pub shares: Option<usize>,
+    /// Whether it has a feed-forward network.
+    pub has_network: bool,
+    /// The limits of the gated products of experts, and of dense networks; 0 for none.
+    pub limits: [f64; 2],
+}
+
+impl Layer {
+    /// What is cached of a position: heads, elements of a key, and of a value where values are not a part of keys.
+    pub(crate) fn cached(&self) -> Option<(usize, usize, Option<usize>)> {
+        match self.latent {
+            _ if self.heads == 0 || self.key_heads == 0 || self.shares.is_some() => None,
+            Some(latent) => Some((1, latent.rank + latent.rotated, None)),
+            None => Some((self.key_heads, self.key_size, Some(self.value_size))),
+        }
+    }
 }
 
 /// How experts are chosen.
@@ -104,6 +138,17 @@ pub struct Mixture {
     /// Whether weights are divided by their sum.
     pub normalize: bool,
     /// By what weights are multiplied.
+    pub scale: f64,
+    /// Smaller experts that follow them.
+    pub grove: Option<Grove>,
+}
+
+/// Smaller experts that are given the result of the others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grove {
+    /// Experts that share one of them.
+    pub group: usize,
+    /// By what their result is multiplied.
     pub scale: f64,
 }
 
@@ -182,14 +227,23 @@ impl Config {
         let count = all - extra;
         let width = keys.require("embedding_length")?;
         let context = keys.require("context_length")?;
-        let epsilon = match architecture.norm {
-            architecture::Norm::Rms => "attention.layer_norm_rms_epsilon",
+        let rms = "attention.layer_norm_rms_epsilon";
+        let norm = match architecture.norm {
+            architecture::Norm::RmsOrLayer => match keys.number(rms, 0.0)? {
+                0.0 => architecture::Norm::Layer,
+                _ => architecture::Norm::Rms,
+            },
+            norm => norm,
+        };
+        let epsilon = match norm {
+            architecture::Norm::Rms => rms,
             _ => "attention.layer_norm_epsilon",
         };
         let epsilon = keys.number(epsilon, 1e-5)?;
         let windows = windows(&keys, count)?;
-        let rotary = [rotary(&keys, context, false)?, rotary(&keys, context, true)?];
-        let layers = layers(&keys, all, count, width, &windows)?;
+        let rotary = [false, true].map(|sliding| rotary::rotary(&keys, context, sliding));
+        let [whole, sliding] = rotary;
+        let layers = layers(&keys, all, count, [width, context], &windows)?;
         let residual_scale = match architecture.residual_scale {
             ResidualScale::One => 1.0,
             ResidualScale::Key => or_one(keys.number("residual_scale", 0.0)?),
@@ -201,6 +255,7 @@ impl Config {
         let embedding_scale = match architecture.embedding_scale {
             EmbeddingScale::One => 1.0,
             EmbeddingScale::Root => (width as f64).sqrt(),
+            EmbeddingScale::Fixed(number) => number,
             EmbeddingScale::Key(default) => or_one(keys.number("embedding_scale", default)?),
         };
         let key = || keys.number("logit_scale", 0.0).map(or_one);
@@ -241,30 +296,52 @@ impl Config {
             context,
             width,
             layers,
+            norm,
             epsilon,
-            pairing: pairing(&keys)?,
+            pairing: rotary::pairing(&keys)?,
             base_growth: match architecture.quirk {
                 Quirk::Hunyuan => keys.number("rope.scaling.alpha", 0.0)?,
                 _ => 0.0,
             },
-            rotary,
+            rotary: [whole?, sliding?],
             attention_softcap,
             clamp,
             alibi,
             embedding_scale,
             residual_scale,
+            value_scale: match architecture.quirk {
+                Quirk::ValueScale => or_one(keys.number("attention.value_scale", 0.0)?),
+                _ => 1.0,
+            },
             logit_scale,
-            final_softcap: cap("final_logit_softcapping", architecture.final_softcap)?,
+            final_softcap: match architecture.final_softcap {
+                Some(default) => cap("final_logit_softcapping", default)?,
+                None => None,
+            },
             parallel,
             experts: mixture(&keys)?,
             temperature: temperature(&keys, context)?,
             norm_steps: keys.get("ssm.dt_b_c_rms")?.unwrap_or(false),
+            causal: parts::causal(&keys, &windows, alibi)?,
+            chosen_positions: parts::chosen_positions(&keys)?,
+            layer_width: match architecture.quirk {
+                Quirk::Gemma4 => keys.count("embedding_length_per_layer_input")?.unwrap_or(0),
+                Quirk::Gemma3n => keys.count("embedding_length_per_layer_input")?.unwrap_or(256),
+                _ => 0,
+            },
             xielu: xielu(&keys, count)?,
         })
     }
 }
 
 impl Config {
+    /// The tensor with the embeddings.
+    pub(crate) fn embedding_name(&self, weights: &crate::weights::Weights) -> &'static str {
+        let is_output = self.architecture.quirk == Quirk::EmbeddingOfOutput
+            && !weights.has("token_embd.weight");
+        if is_output { "output.weight" } else { "token_embd.weight" }
+    }
+
     /// Bytes of cached keys and values for a token.
     pub fn cache_bytes(&self, ty: crate::CacheType) -> u64 {
         crate::cache::Cache::bytes_per_token(self, ty.dtype())
@@ -311,7 +388,7 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     let key = "attention.sliding_window_pattern";
     let is_list =
         matches!(keys.metadata.value(&keys.name(key)), Some(polaris_gguf::Value::Array(_)));
-    let list = if is_list && rule.list { Some(switches(keys, key)?) } else { None };
+    let list = if is_list && rule.list { Some(switches(keys, key, count)?) } else { None };
     if let Some(list) = list {
         if list.len() < count {
             return Err(Error::model(format!(
@@ -331,103 +408,29 @@ fn windows(keys: &Keys, count: usize) -> Result<Vec<Option<usize>>> {
     Ok((0..count).map(|layer| slides(layer).then_some(size)).collect())
 }
 
-/// Files with sections of several positions (text, height, width) rotate halves, whatever their architecture does else.
-fn pairing(keys: &Keys) -> Result<Option<Pairing>> {
-    let stated = own::pairing(keys.metadata)?;
-    let sections = keys.metadata.list::<u64>(&keys.name("rope.dimension_sections"));
-    let has_sections =
-        matches!(sections, Ok(Some(list)) if list.len() > 1 && list[0] > 0 && list[1] > 0);
-    Ok(match keys.architecture.rotary {
-        Some(_) if stated.is_some() => stated,
-        Some(_) if has_sections && keys.architecture.sections => Some(Pairing::Halves),
-        pairing => pairing,
-    })
-}
-
 /// A list of switches, which files have as booleans or as integers.
-pub(crate) fn switches(keys: &Keys, key: &str) -> Result<Vec<bool>> {
+pub(crate) fn switches(keys: &Keys, key: &str, layers: usize) -> Result<Vec<bool>> {
     let name = keys.name(key);
     if let Ok(Some(list)) = keys.metadata.list::<bool>(&name) {
         return Ok(list);
     }
+    // A single one is for all layers.
+    let single = match keys.metadata.get::<bool>(&name) {
+        Ok(value) => value,
+        Err(_) => keys.metadata.get::<u64>(&name).ok().flatten().map(|value| value != 0),
+    };
+    if let Some(value) = single {
+        return Ok(vec![value; layers]);
+    }
     let list = keys.metadata.list::<u64>(&name)?.unwrap_or_default();
     Ok(list.into_iter().map(|value| value != 0).collect())
-}
-
-/// The rotary embedding of layers that see everything, or of sliding ones.
-fn rotary(keys: &Keys, context: usize, sliding: bool) -> Result<Option<Rotary>> {
-    let architecture = keys.architecture;
-    if architecture.rotary.is_none() {
-        return Ok(None);
-    }
-    let size = match sliding {
-        true => keys.count("rope.dimension_count_swa")?,
-        false => None,
-    };
-    let size = match size {
-        Some(size) => Some(size),
-        None => keys.count("rope.dimension_count")?,
-    };
-    let mut base = keys.number("rope.freq_base", 1e4)?;
-    let factor = match keys.number("rope.scaling.factor", 0.0)? {
-        0.0 => or_one(keys.number("rope.scale_linear", 0.0)?),
-        factor => factor,
-    };
-    let kind = keys.get::<&str>("rope.scaling.type")?.unwrap_or("linear");
-    let (mut scaling, mut magnitude) = match kind {
-        "none" => (Scaling::None, 1.0),
-        "yarn" => {
-            let yarn = Yarn {
-                original_context: keys
-                    .count("rope.scaling.original_context_length")?
-                    .unwrap_or(context),
-                beta_fast: keys.number("rope.scaling.yarn_beta_fast", 32.0)?,
-                beta_slow: keys.number("rope.scaling.yarn_beta_slow", 1.0)?,
-                extrapolation: 1.0,
-                truncates: keys.metadata.get(own::YARN_TRUNCATES)?.unwrap_or(true),
-            };
-            let grown = |by: f64| if factor > 1.0 { 1.0 + 0.1 * by * factor.ln() } else { 1.0 };
-            let multiplier = keys.number("rope.scaling.yarn_log_multiplier", 0.0)?;
-            let magnitude = match multiplier {
-                0.0 => grown(1.0),
-                multiplier => grown(1.0) / grown(multiplier),
-            };
-            (Scaling::Yarn(yarn), magnitude)
-        }
-        _ if factor == 1.0 => (Scaling::None, 1.0),
-        _ => (Scaling::Linear, 1.0),
-    };
-    magnitude *= keys.number("rope.scaling.attn_factor", 1.0)?;
-    if sliding {
-        match architecture.sliding_rotary {
-            SlidingRotary::Same => {}
-            SlidingRotary::Base => base = keys.number("rope.freq_base_swa", base)?,
-            SlidingRotary::Unscaled => {
-                base = keys.number("rope.freq_base_swa", 1e4)?;
-                scaling = Scaling::None;
-            }
-            SlidingRotary::SameUnscaled => (scaling, magnitude) = (Scaling::None, 1.0),
-            SlidingRotary::BaseUnscaled => {
-                base = keys.number("rope.freq_base_swa", base)?;
-                (scaling, magnitude) = (Scaling::None, 1.0);
-            }
-        }
-    }
-    if base <= 1.0 || factor <= 0.0 {
-        return Err(Error::model(format!(
-            "the rotary embedding has the base {base} and the factor {factor}"
-        )));
-    }
-    // The size of a head is known to layers only; 0 stands for all of it.
-    let size = size.unwrap_or(0);
-    Ok(Some(Rotary { size, base, factor, scaling, magnitude, divisors: None }))
 }
 
 fn layers(
     keys: &Keys,
     all: usize,
     count: usize,
-    width: usize,
+    [width, context]: [usize; 2],
     windows: &[Option<usize>],
 ) -> Result<Vec<Layer>> {
     let architecture = keys.architecture;
@@ -449,11 +452,13 @@ fn layers(
     };
     let (key_sizes, value_sizes) = (sizes("key_length")?, sizes("value_length")?);
     let slides_at_all = windows.iter().any(Option::is_some);
+    let is_whole =
+        architecture.quirk == Quirk::Llama4 && keys.count("attention.sliding_window")? == Some(0);
     let step = keys.count("interleave_moe_layer_step")?.unwrap_or(1);
     let leading = keys.count("leading_dense_block_count")?.unwrap_or(0);
     let pattern = match keys.metadata.value(&keys.name("attention.rope_pattern")) {
         Some(_) if architecture.rotated == Rotated::Pattern => {
-            Some(switches(keys, "attention.rope_pattern")?)
+            Some(switches(keys, "attention.rope_pattern", count)?)
         }
         _ => None,
     };
@@ -465,6 +470,32 @@ fn layers(
         !architecture.experts.never
             && (!interleaved || number >= leading && step > 0 && (number + 1).is_multiple_of(step))
     };
+    let yarn_scale = rotary::yarn_scale(keys, context)?;
+    let latent = parts::latent(keys)?;
+    // The true sizes of heads; the other keys then describe what is cached.
+    let (key_sizes, value_sizes) = match latent {
+        Some(_) => (
+            parts::mla_sizes(keys, "key_length", key_sizes)?,
+            parts::mla_sizes(keys, "value_length", value_sizes)?,
+        ),
+        None => (key_sizes, value_sizes),
+    };
+    let networks = match architecture.quirk {
+        Quirk::Deci => keys.per_layer("feed_forward_length", all)?,
+        _ => None,
+    };
+    let shared = match architecture.quirk {
+        Quirk::Gemma4 => keys.count("attention.shared_kv_layers")?.unwrap_or(0),
+        Quirk::Gemma3n => all.saturating_sub(20),
+        _ => 0,
+    };
+    if shared > 0 && shared + 2 > all {
+        return Err(Error::model(format!("{shared} of {all} layers cannot share keys and values")));
+    }
+    let first_shared = all - shared;
+    let limits = parts::limits(keys, all)?;
+    let may_lack = architecture.quirk == Quirk::Deci;
+    let default = width / heads[0].max(1);
     let layer = |number: usize| -> Result<Layer> {
         let (recurrence, attends) = parts[number].clone();
         if !attends {
@@ -481,19 +512,30 @@ fn layers(
                 may_mix: may_mix(number),
                 attends,
                 recurrence,
+                latent: None,
+                shares: None,
+                has_network: true,
+                limits: limits[number],
             });
         }
         let (heads, key_heads) = (heads[number], key_heads[number]);
-        if heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads) {
+        let lacks = may_lack && (heads == 0 || key_heads == 0);
+        if !lacks && (heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads)) {
             return Err(Error::model(format!(
                 "layer {number} has {heads} heads that share {key_heads} of keys"
             )));
         }
         let slides = windows[number].is_some();
-        let key_size = key_sizes[usize::from(slides)].unwrap_or(width / heads);
-        let value_size = value_sizes[usize::from(slides)].unwrap_or(width / heads);
+        let key_size = key_sizes[usize::from(slides)].unwrap_or(default);
+        let value_size = value_sizes[usize::from(slides)].unwrap_or(default);
         if key_size == 0 || value_size == 0 {
             return Err(Error::model(format!("layer {number} has heads without elements")));
+        }
+        if let Some(latent) = latent.filter(|latent| latent.rotated > key_size) {
+            let rotated = latent.rotated;
+            return Err(Error::model(format!(
+                "{rotated} elements of heads of {key_size} are rotated"
+            )));
         }
         let head_scale = 1.0 / (key_size as f64).sqrt();
         let ruled_scale = match architecture.attention_scale {
@@ -508,11 +550,19 @@ fn layers(
             AttentionScale::WidthIn(_) => head_scale,
             AttentionScale::OutputKey(default) => keys.number("attention.output_scale", default)?,
             AttentionScale::Inverse => 1.0 / key_size as f64,
+            AttentionScale::Yarn => head_scale * yarn_scale,
+            AttentionScale::One => 1.0,
         };
         let rotates_by_rule = match architecture.rotated {
             Rotated::All => true,
             Rotated::Sliding => slides,
             Rotated::SlidingIfAny => slides || !slides_at_all,
+            Rotated::ExceptFirstIfSliding(period) => {
+                !slides_at_all || count == period || !number.is_multiple_of(period)
+            }
+            Rotated::SlidingOrLeading => slides || number < leading,
+            // Without windows it is the last one alone.
+            Rotated::ExceptEvery(_) if is_whole => number + 1 < count,
             Rotated::ExceptEvery(period) => !(number + 1).is_multiple_of(period),
             Rotated::InModelsOf(layers) => layers == count,
             Rotated::Finetuned => finetuned,
@@ -524,8 +574,8 @@ fn layers(
             && stated_rotated.as_ref().map_or(rotates_by_rule, |rotated| rotated[number]);
         let temperature = match architecture.temperature {
             architecture::Temperature::None => false,
-            architecture::Temperature::Unrotated { .. } => !rotates,
-            architecture::Temperature::Key => true,
+            architecture::Temperature::Unrotated { .. } => !rotates && !is_whole,
+            architecture::Temperature::Key | architecture::Temperature::LengthKey => true,
         };
         Ok(Layer {
             heads,
@@ -540,9 +590,23 @@ fn layers(
             may_mix: may_mix(number),
             attends,
             recurrence,
+            latent,
+            // The last layer of its kind that has keys.
+            shares: (number >= first_shared).then(|| first_shared - if slides { 2 } else { 1 }),
+            limits: limits[number],
+            has_network: networks.as_ref().is_none_or(|widths| widths[number] > 0),
         })
     };
-    (0..count).map(layer).collect()
+    let layers: Vec<Layer> = (0..count).map(layer).collect::<Result<_>>()?;
+    for (number, layer) in layers.iter().enumerate() {
+        let of = |layer: &Layer| (layer.key_heads, layer.key_size, layer.value_size, layer.window);
+        if let Some(shared) = layer.shares.filter(|&shared| of(&layers[shared]) != of(layer)) {
+            return Err(Error::model(format!(
+                "layer {number} cannot share the keys and values of layer {shared}, which differs"
+            )));
+        }
+    }
+    Ok(layers)
 }
 
 fn mixture(keys: &Keys) -> Result<Option<Mixture>> {
@@ -583,7 +647,19 @@ fn mixture(keys: &Keys) -> Result<Option<Mixture>> {
         Some(default) => or_one(keys.number("expert_weights_scale", default)?),
         None => 1.0,
     };
-    Ok(Some(Mixture { count, used, groups, gating, normalize, scale }))
+    let grove = match keys.architecture.quirk {
+        Quirk::Grove => {
+            let group = keys.require("experts_per_group")?;
+            if group > count || !count.is_multiple_of(group) {
+                return Err(Error::model(format!(
+                    "{count} experts in groups of {group} cannot be"
+                )));
+            }
+            Some(Grove { group, scale: keys.number("expert_group_scale", 1.0)? })
+        }
+        _ => None,
+    };
+    Ok(Some(Mixture { count, used, groups, gating, normalize, scale, grove }))
 }
 
 fn temperature(keys: &Keys, context: usize) -> Result<Option<(f64, f64, f64)>> {
@@ -592,10 +668,15 @@ fn temperature(keys: &Keys, context: usize) -> Result<Option<(f64, f64, f64)>> {
         architecture::Temperature::Unrotated { scale, length, offset } => {
             Some((scale, length, offset))
         }
-        architecture::Temperature::Key => {
+        architecture::Temperature::Key | architecture::Temperature::LengthKey => {
             let scale = keys.number("attention.temperature_scale", 0.0)?;
-            let length =
-                keys.count("rope.scaling.original_context_length")?.unwrap_or(context).max(1);
+            let length = match keys.architecture.temperature {
+                architecture::Temperature::LengthKey => {
+                    keys.count("attention.temperature_length")?
+                }
+                _ => Some(keys.count("rope.scaling.original_context_length")?.unwrap_or(context)),
+            };
+            let length = length.unwrap_or(0).max(1);
             (scale != 0.0).then_some((scale, length as f64, 0.0))
         }
     })

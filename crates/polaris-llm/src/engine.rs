@@ -108,7 +108,13 @@ impl Engine {
             let what = format!("a context of {context} tokens; the model has {rows} positions");
             return Err(Error::Argument { what });
         }
-        let batch = options.batch.clamp(1, context);
+        // Tokens that see each other are computed together.
+        let batch = if config.causal { options.batch.clamp(1, context) } else { context };
+        if let Some(chosen) = config.chosen_positions.filter(|&chosen| context > chosen) {
+            log::warn!(
+                "beyond {chosen} tokens the model looks at chosen ones only; here it looks at all"
+            );
+        }
         let sequences = options.sequences.max(1);
         let dtype = options.cache.dtype();
         let per_token = Cache::bytes_per_token(config, dtype);
@@ -188,6 +194,7 @@ impl Engine {
     }
 
     /// Appends tokens to a sequence and computes them. The logits that are wanted are in rows, one for each token.
+    /// Models that are not [causal](Config::causal) see the tokens of one call alone: the sequence begins anew.
     ///
     /// # Errors
     /// If a token is unknown, the context is full, or the device fails. The sequence is then what it was before; of a
@@ -199,6 +206,9 @@ impl Engine {
         wanted: Wanted,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<&[f32]> {
+        if !self.model.config().causal {
+            self.truncate(sequence, 0);
+        }
         self.check(sequence, tokens)?;
         let before = self.sequences[sequence].tokens.len();
         self.logits.clear();
@@ -236,6 +246,7 @@ impl Engine {
         tokens: &[(usize, u32)],
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<&[f32]> {
+        self.require_causal()?;
         if tokens.len() > self.batch {
             let what =
                 format!("{} sequences at once; at most {} fit a batch", tokens.len(), self.batch);
@@ -261,6 +272,18 @@ impl Engine {
             return Err(error);
         }
         Ok(&self.logits)
+    }
+
+    /// That tokens depend on those before them alone, so that a text can be continued.
+    ///
+    /// # Errors
+    /// If it is not so.
+    pub(crate) fn require_causal(&self) -> Result<()> {
+        let config = self.model.config();
+        match config.causal {
+            true => Ok(()),
+            false => Err(Error::NotAutoregressive { name: config.architecture.name }),
+        }
     }
 
     /// Whether the model knows all of these.

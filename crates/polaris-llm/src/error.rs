@@ -50,6 +50,14 @@ pub enum Error {
         /// Those that are supported.
         known: String,
     },
+    /// A model that does not predict the next token.
+    #[error(
+        "the architecture `{name}` is a diffusion model: it fills in all tokens of a text at once, and cannot continue one"
+    )]
+    NotAutoregressive {
+        /// The architecture.
+        name: &'static str,
+    },
     /// A model that contradicts itself, or has a part that Polaris does not have.
     #[error("the model cannot be used: {what}")]
     Model {
@@ -117,7 +125,9 @@ impl Error {
             Self::Runtime(error) => error.kind(),
             Self::Core(error) => error.kind(),
             Self::File { kind, .. } => *kind,
-            Self::UnknownArchitecture { .. } => ErrorKind::Unsupported,
+            Self::UnknownArchitecture { .. } | Self::NotAutoregressive { .. } => {
+                ErrorKind::Unsupported
+            }
             Self::Tokenizer(_) | Self::Chat(_) | Self::Model { .. } | Self::TensorShape { .. } => {
                 ErrorKind::InvalidData
             }

@@ -112,6 +112,7 @@ impl Engine {
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Generated> {
+        self.require_causal()?;
         if prompt.tokens.is_empty() {
             return Err(Error::Argument { what: "the prompt has no tokens".to_owned() });
         }

@@ -17,6 +17,7 @@ mod form;
 mod generate;
 mod huggingface;
 mod inputs;
+mod latent;
 mod model;
 mod own;
 mod perplexity;
@@ -26,7 +27,7 @@ mod source;
 mod weights;
 
 pub use chat::Chat;
-pub use config::{Config, Layer, Mixture};
+pub use config::{Config, Grove, Latent, Layer, Mixture};
 pub use engine::{CacheType, Engine, EngineOptions, Wanted};
 pub use error::{Error, Result};
 pub use form::{Elements, Form, Rows};

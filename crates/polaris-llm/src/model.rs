@@ -6,8 +6,9 @@ use std::sync::Arc;
 use polaris_runtime::DeviceRef;
 use polaris_tokenizer::Tokenizer;
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, SlidingRotary};
 use crate::config::Config;
+use crate::latent;
 use crate::source::Source;
 use crate::weights::Weights;
 use crate::{Error, Result};
@@ -57,8 +58,9 @@ impl Model {
         progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
         let mut config = Config::read(&source.metadata)?;
-        let weights =
+        let mut weights =
             Weights::load(device, &source.tensors, config.architecture.ignored, progress)?;
+        latent::split(&config, &source.tensors, &mut weights)?;
         let vocabulary = vocabulary(&config, &weights)?;
         crate::recurrence::check(&config, &weights)?;
         check_cache(&config, &weights)?;
@@ -154,7 +156,7 @@ fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
             }),
         }
     };
-    let count = rows("token_embd.weight", None)?;
+    let count = rows(config.embedding_name(weights), None)?;
     if weights.has("output.weight") {
         rows("output.weight", Some(count))?;
     }
@@ -175,8 +177,8 @@ fn check_cache(config: &Config, weights: &Weights) -> Result<()> {
         }
     }
     for (number, (layer, elements)) in config.layers.iter().zip(elements).enumerate() {
-        let cached =
-            layer.key_size.saturating_add(layer.value_size).saturating_mul(layer.key_heads);
+        let Some((heads, keys, values)) = layer.cached() else { continue };
+        let cached = keys.saturating_add(values.unwrap_or(0)).saturating_mul(heads);
         if cached.saturating_mul(config.width) > elements {
             return Err(Error::model(format!(
                 "a token has {cached} keys and values in layer {number}, and the tensors `blk.{number}.*` have \
@@ -226,7 +228,10 @@ fn resolve_rotary(
             let (size, head) = (rotary.size, layer.key_size);
             return Err(Error::model(format!("{size} elements of heads of {head} are rotated")));
         }
-        rotary.divisors.clone_from(&divisors);
+        // Sliding layers that have frequencies of their own have no factors.
+        if kind == 0 || config.architecture.sliding_rotary != SlidingRotary::Unscaled {
+            rotary.divisors.clone_from(&divisors);
+        }
         if let Some(divisors) = &divisors
             && divisors.iter().any(|divisor| !divisor.is_finite() || *divisor == 0.0)
         {

@@ -69,6 +69,7 @@ impl Engine {
         progress: &mut dyn FnMut(&Perplexity),
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Perplexity> {
+        self.require_causal()?;
         let window = options.window;
         if window < 4 || window > self.context() {
             let what =

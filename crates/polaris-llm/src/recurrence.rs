@@ -182,10 +182,7 @@ pub(crate) fn read(
 fn named(keys: &Keys, all: usize, period: usize) -> Result<Vec<bool>> {
     let key = "attention.recurrent_layers";
     if keys.metadata.value(&keys.name(key)).is_some() {
-        let list = match switches(keys, key) {
-            Ok(list) => list,
-            Err(_) => vec![keys.count(key)?.unwrap_or(0) != 0; all],
-        };
+        let list = switches(keys, key, all)?;
         return match list.len() < all {
             true => Err(Error::model(format!(
                 "`{}` has {} entries for {all} layers",

@@ -69,7 +69,13 @@ impl Weights {
     ) -> Result<Self> {
         let mut arrays = BTreeMap::new();
         let mut done = 0;
-        let is_ignored = |name: &str| ignored.iter().any(|ending| name.ends_with(ending));
+        let is_ignored = |name: &str| {
+            let of_layer = |ending: &&str| {
+                name.strip_suffix(*ending)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            };
+            ignored.iter().any(of_layer)
+        };
         for (name, tensor) in tensors.iter().filter(|(name, _)| !is_ignored(name)) {
             arrays.insert(name.clone(), load(device, tensor)?);
             done += tensor.bytes();
@@ -85,6 +91,11 @@ impl Weights {
     /// The device.
     pub fn device(&self) -> &DeviceRef {
         &self.device
+    }
+
+    /// Adds a tensor that is made of others.
+    pub fn insert(&mut self, name: String, array: Array) {
+        self.arrays.insert(name, array);
     }
 
     /// Whether there is a tensor of a name.

@@ -31,8 +31,14 @@ pub struct Architecture {
     pub frequency_factors: bool,
     /// The frequencies of sliding layers.
     pub sliding_rotary: SlidingRotary,
+    /// What files say about YaRN.
+    pub yarn: YarnKeys,
+    /// Whether a token sees only what is before it.
+    pub causal: bool,
     /// How rows are normalised.
     pub norm: Norm,
+    /// Whether attention and the feed-forward network read normalised inputs.
+    pub input_norms: bool,
     /// The name of the norm before the feed-forward network.
     pub feed_forward_norm: &'static str,
     /// Whether attention and feed-forward network read the same input and are added together.
@@ -53,19 +59,21 @@ pub struct Architecture {
     pub embedding_scale: EmbeddingScale,
     /// By what logits are multiplied.
     pub logit_scale: LogitScale,
-    /// The cap of logits where the file names none; 0 for none.
-    pub final_softcap: f64,
+    /// The cap of logits where the file names none, 0 for none; `None` if the file is not asked.
+    pub final_softcap: Option<f64>,
     /// By what the results of attention and feed-forward network are multiplied before they are added.
     pub residual_scale: ResidualScale,
     /// The function between the two products of the feed-forward network.
     pub activation: Activation,
+    /// Whether files may limit the products of gates, by `swiglu_clamp_exp` and `swiglu_clamp_shexp`.
+    pub limits: bool,
     /// How experts are chosen.
     pub experts: Experts,
     /// Whether queries are scaled by their position.
     pub temperature: Temperature,
     /// What takes the place of attention in some layers.
     pub recurrent: Option<Recurrent>,
-    /// Endings of names of tensors that files may have and that have no part in the result.
+    /// Names of tensors, without those of their layers, that files may have and that have no part in the result.
     pub ignored: &'static [&'static str],
     /// What differs in a way that no other architecture shares.
     pub quirk: Quirk,
@@ -84,6 +92,10 @@ pub enum Rotated {
     Pattern,
     /// Sliding ones; if no layer slides, all.
     SlidingIfAny,
+    /// If any layer slides, all but the first of each so many; otherwise, and in models of so many layers, all.
+    ExceptFirstIfSliding(usize),
+    /// Sliding ones, and the first `leading_dense_block_count`.
+    SlidingOrLeading,
     /// All, in models of so many layers; otherwise none.
     InModelsOf(usize),
     /// All, unless `rope.scaling.finetuned` is false.
@@ -103,6 +115,21 @@ pub enum SlidingRotary {
     SameUnscaled,
     /// `rope.freq_base_swa`, or the base of the other layers without it; not scaled.
     BaseUnscaled,
+}
+
+/// The keys of YaRN that count beside factor, original context and the ends of the ramp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum YarnKeys {
+    /// None; the ends of the ramp are 32 and 1 by default.
+    Plain,
+    /// The multiplier of the logarithm.
+    Mistral,
+    /// How much of the ramp counts, whose first end is 8 by default.
+    Grok,
+    /// The multiplier of the logarithm, in tenths.
+    DeepSeek,
+    /// The same; without an effect on cosines and sines.
+    DeepSeek2,
 }
 
 /// The largest slope of ALiBi, where scores fall with distance.
@@ -140,6 +167,8 @@ pub enum Norm {
     Layer,
     /// By mean and variance, without any weight.
     LayerPlain,
+    /// By the root of their mean square in files that have its epsilon, otherwise by mean and variance.
+    RmsOrLayer,
 }
 
 /// Whether attention and feed-forward network work on the same input.
@@ -218,6 +247,10 @@ pub enum AttentionScale {
     OutputKey(f64),
     /// `1 / size of a head`.
     Inverse,
+    /// As [`AttentionScale::Head`], and twice the temperature of YaRN.
+    Yarn,
+    /// 1.
+    One,
 }
 
 /// By what embeddings are multiplied.
@@ -229,6 +262,8 @@ pub enum EmbeddingScale {
     Root,
     /// The key `embedding_scale`, or this number without it.
     Key(f64),
+    /// This number.
+    Fixed(f64),
 }
 
 /// By what logits are multiplied.
@@ -284,6 +319,8 @@ pub struct Experts {
     pub scale: Option<f64>,
     /// Whether the file may name the gating.
     pub reads_gating: bool,
+    /// Whether files may have a factor for each expert.
+    pub scales: bool,
     /// Whether a layer is a mixture only if it is the last of each `interleave_moe_layer_step`.
     pub interleaved: bool,
     /// Whether layers are dense, though files may have experts.
@@ -321,6 +358,8 @@ pub enum Temperature {
     },
     /// The same in all layers with `attention.temperature_scale` and the original context, if the file has the key.
     Key,
+    /// As [`Temperature::Key`] with `attention.temperature_length`.
+    LengthKey,
 }
 
 /// Something that one architecture has alone.
@@ -352,6 +391,20 @@ pub enum Quirk {
     EmbeddingNormLast,
     /// The residual stream is what parts read, normalised, times `residual_scale`.
     NormedResidual,
+    /// Layers may lack attention (0 heads), have a matrix in its place (0 heads of keys), or lack the network (0 wide).
+    Deci,
+    /// The output is the embedding, if the file has no other.
+    EmbeddingOfOutput,
+    /// What attention adds is multiplied by `attention.value_scale`.
+    ValueScale,
+    /// Layers that see everything rotate half of what the file says.
+    HalfRotated,
+    /// The result of the experts goes through smaller ones, each for a group of them.
+    Grove,
+    /// Layers that share keys and values, values with a norm, inputs of each layer from a second table.
+    Gemma4,
+    /// The same, and four streams beside each other.
+    Gemma3n,
 }
 
 /// Llama's decoder.
@@ -362,7 +415,10 @@ pub const BASE: Architecture = Architecture {
     rotated: Rotated::All,
     frequency_factors: true,
     sliding_rotary: SlidingRotary::Same,
+    yarn: YarnKeys::Plain,
+    causal: true,
     norm: Norm::Rms,
+    input_norms: true,
     feed_forward_norm: "ffn_norm",
     parallel: Parallel::No,
     head_norm: HeadNorm::Rms,
@@ -373,9 +429,10 @@ pub const BASE: Architecture = Architecture {
     alibi: Alibi::None,
     embedding_scale: EmbeddingScale::One,
     logit_scale: LogitScale::One,
-    final_softcap: 0.0,
+    final_softcap: None,
     residual_scale: ResidualScale::One,
     activation: Activation::Silu,
+    limits: false,
     experts: Experts {
         gating: Gating::Softmax,
         normalize: Normalize::Yes,
@@ -383,6 +440,7 @@ pub const BASE: Architecture = Architecture {
         weigh_input: false,
         scale: None,
         reads_gating: false,
+        scales: false,
         interleaved: false,
         never: false,
         shared_share: 1.0,

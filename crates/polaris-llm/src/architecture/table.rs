@@ -1,38 +1,48 @@
 //! The architectures. Facts are those of the models' publications and of files that llama.cpp writes and reads.
 
-use polaris_ops::Pairing::Halves;
+use polaris_ops::Pairing::{Adjacent, Halves};
 use polaris_ops::route::Gating;
 
 use super::{
     Activation, Alibi, Architecture, AttentionScale, BASE, EmbeddingScale, Experts, HeadNorm,
     LogitScale, Mixer, Norm, Normalize, Parallel, Quirk, Recurrent, RecurrentLayers, ResidualScale,
-    Rotated, SlidingRotary, Temperature, Window,
+    Rotated, SlidingRotary, Temperature, Window, YarnKeys,
 };
 
-/// Scales of products, which only files in NVFP4 have, and which most architectures have for attention alone.
-const SCALES: &[&str] = &["ffn_up.scale", "ffn_gate.scale", "ffn_down.scale"];
+/// Scales of the feed-forward network, which only files in NVFP4 have, and which most architectures do not use.
+macro_rules! scales_and {
+    ($($name:literal),*) => {
+        &[
+            "ffn_up.scale",
+            "ffn_gate.scale",
+            "ffn_down.scale",
+            "ffn_up_shexp.scale",
+            "ffn_gate_shexp.scale",
+            "ffn_down_shexp.scale",
+            $($name),*
+        ]
+    };
+}
+
+const SCALES: &[&str] = scales_and!();
 /// The same, and the bias of the projection after attention.
-const SCALES_AND_OUTPUT: &[&str] =
-    &["ffn_up.scale", "ffn_gate.scale", "ffn_down.scale", "attn_output.bias"];
+const SCALES_AND_OUTPUT: &[&str] = scales_and!("attn_output.bias");
 /// The same, and all biases of queries, keys and values.
-const SCALES_AND_INPUTS: &[&str] = &[
-    "ffn_up.scale",
-    "ffn_gate.scale",
-    "ffn_down.scale",
-    "attn_q.bias",
-    "attn_k.bias",
-    "attn_v.bias",
-];
+const SCALES_AND_INPUTS: &[&str] = scales_and!("attn_q.bias", "attn_k.bias", "attn_v.bias");
 /// The same, and biases of the feed-forward network.
-const SCALES_AND_BIASES: &[&str] = &[
-    "ffn_up.scale",
-    "ffn_gate.scale",
-    "ffn_down.scale",
-    "attn_output.bias",
-    "ffn_up.bias",
-    "ffn_gate.bias",
-    "ffn_down.bias",
-];
+const SCALES_AND_BIASES: &[&str] =
+    scales_and!("attn_output.bias", "ffn_up.bias", "ffn_gate.bias", "ffn_down.bias");
+/// The same, and the bias of logits.
+const SCALES_AND_LOGITS: &[&str] = scales_and!("output.bias");
+/// The same, and the weights for pictures.
+const VISION: &[&str] = scales_and!(
+    "attn_qkv.scale",
+    "vis_attn_qkv.weight",
+    "vis_attn_output.weight",
+    "vis_gate.weight",
+    "vis_up.weight",
+    "vis_down.weight"
+);
 
 /// The base with neighbours in rotation, and without factors of frequencies.
 const ADJACENT: Architecture = Architecture { frequency_factors: false, ignored: SCALES, ..BASE };
@@ -72,6 +82,8 @@ const COHERE: Architecture = Architecture {
     quirk: Quirk::TiedOutput,
     ..ADJACENT
 };
+/// Experts that may have scales.
+const SCALED: Experts = Experts { scales: true, ..BASE.experts };
 /// Experts whose weights are not normalised.
 const UNNORMALIZED: Experts = Experts { normalize: Normalize::No, ..BASE.experts };
 /// Experts of DeepSeek and those that followed it: sigmoid, and a key that says whether weights are normalised.
@@ -117,10 +129,19 @@ const LFM: Architecture = Architecture {
     quirk: Quirk::EmbeddingNormLast,
     ..HALVES
 };
+/// DeepSeek: compressed keys and values, experts of its kind.
+const DEEPSEEK: Architecture = Architecture {
+    attention_scale: AttentionScale::Yarn,
+    yarn: YarnKeys::DeepSeek,
+    experts: Experts { gating: Gating::Softmax, ..SIGMOID },
+    ..ADJACENT
+};
+/// Diffusion: all tokens see each other.
+const DIFFUSION: Architecture = Architecture { causal: false, ..HALVES };
 
 /// Every architecture.
 pub const ARCHITECTURES: &[Architecture] = &[
-    BASE,
+    Architecture { experts: SCALED, ..BASE },
     // Dense decoders that are the base but for the pairing.
     Architecture { name: "xverse", ..ADJACENT },
     Architecture { name: "internlm2", ..ADJACENT },
@@ -130,7 +151,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "smollm3", rotated: Rotated::ExceptEvery(4), ..ADJACENT },
     Architecture { name: "maincoder", head_norm: HeadNorm::RmsAfterRotation, ..ADJACENT },
     Architecture { name: "nanbeige", ..BASE },
-    Architecture { name: "deci", attention_scale: AttentionScale::Key, ..PLAIN },
+    Architecture {
+        name: "deci",
+        attention_scale: AttentionScale::Key,
+        quirk: Quirk::Deci,
+        ..PLAIN
+    },
     Architecture { name: "pangu-embedded", ..HALVES },
     Architecture { name: "plamo", parallel: Parallel::Yes, ..HALVES },
     Architecture { name: "arcee", activation: Activation::ReluSquared, ..PLAIN },
@@ -146,17 +172,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "olmo", norm: Norm::LayerPlain, clamp: true, ..ADJACENT },
     Architecture {
         name: "olmo2",
+        input_norms: false,
         window: Window::period(4),
         sliding_rotary: SlidingRotary::SameUnscaled,
         ..HALVES
     },
     Architecture {
         name: "exaone4",
+        input_norms: false,
         frequency_factors: true,
         rotated: Rotated::SlidingIfAny,
         window: Window { default: 4096, layers: 64, ..Window::period(4) },
         ..HALVES
     },
+    Architecture { name: "bitnet", ignored: &[], quirk: Quirk::TiedOutput, ..HALVES },
     Architecture { name: "openelm", quirk: Quirk::TiedOutput, ..HALVES },
     Architecture {
         name: "plamo3",
@@ -183,7 +212,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         quirk: Quirk::Hunyuan,
         ..HALVES
     },
-    Architecture { name: "mistral3", temperature: Temperature::Key, ..BASE },
+    Architecture {
+        name: "mistral3",
+        temperature: Temperature::Key,
+        yarn: YarnKeys::Mistral,
+        experts: SCALED,
+        ..BASE
+    },
     Architecture {
         name: "baichuan",
         rotated: Rotated::InModelsOf(32),
@@ -206,6 +241,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         quirk: Quirk::Talkie,
         ..HALVES
     },
+    Architecture { name: "cogvlm", ignored: VISION, ..HALVES },
     // With layer norms.
     Architecture { name: "gpt2", ..GPT },
     Architecture { name: "starcoder", ..GPT },
@@ -218,9 +254,16 @@ pub const ARCHITECTURES: &[Architecture] = &[
         attention_scale: AttentionScale::Inverse,
         ..GPT
     },
+    Architecture { name: "pockettts", rotary: Some(Adjacent), ..GPT },
     Architecture { name: "gptneox", rotary: Some(Halves), parallel: Parallel::Key, ..GPT },
     Architecture { name: "starcoder2", rotary: Some(Halves), ..GPT },
-    Architecture { name: "codeshell", rotary: Some(Halves), frequency_factors: true, ..GPT },
+    Architecture {
+        name: "codeshell",
+        rotary: Some(Halves),
+        frequency_factors: true,
+        quirk: Quirk::EmbeddingOfOutput,
+        ..GPT
+    },
     Architecture { name: "phi2", rotary: Some(Halves), parallel: Parallel::Yes, ..GPT },
     Architecture {
         name: "falcon",
@@ -263,7 +306,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "gemma2",
         attention_scale: AttentionScale::WidthIn(46),
         attention_softcap: 50.0,
-        final_softcap: 30.0,
+        final_softcap: Some(30.0),
         window: Window { default: 4096, ..Window::period(2) },
         sliding_rotary: SlidingRotary::Base,
         ..GEMMA
@@ -271,9 +314,31 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "gemma3",
         attention_scale: AttentionScale::WidthIn(62),
+        final_softcap: Some(0.0),
         window: Window::period(6),
         sliding_rotary: SlidingRotary::Unscaled,
         quirk: Quirk::None,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma3n",
+        attention_scale: AttentionScale::One,
+        final_softcap: Some(30.0),
+        window: Window::period(5),
+        sliding_rotary: SlidingRotary::Unscaled,
+        quirk: Quirk::Gemma3n,
+        ..GEMMA
+    },
+    Architecture {
+        name: "gemma4",
+        attention_scale: AttentionScale::One,
+        final_softcap: Some(30.0),
+        frequency_factors: true,
+        window: Window { list: true, ..Window::period(1) },
+        sliding_rotary: SlidingRotary::Unscaled,
+        experts: SCALED,
+        ignored: &[],
+        quirk: Quirk::Gemma4,
         ..GEMMA
     },
     Architecture { name: "granite", rotated: Rotated::Finetuned, ..GRANITE },
@@ -293,9 +358,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     // Mixtures.
     Architecture { name: "qwen2moe", experts: UNNORMALIZED, ..HALVES },
-    Architecture { name: "qwen3moe", ..HALVES },
+    Architecture { name: "qwen3moe", experts: SCALED, ..HALVES },
     Architecture {
         name: "mellum",
+        experts: SCALED,
         window: Window { list: true, ..Window::period(1) },
         sliding_rotary: SlidingRotary::SameUnscaled,
         ..HALVES
@@ -323,7 +389,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "arctic", quirk: Quirk::Arctic, ..ADJACENT },
     Architecture {
         name: "smallthinker",
-        rotated: Rotated::SlidingIfAny,
+        rotated: Rotated::ExceptFirstIfSliding(4),
         window: Window { first: true, fixed: 4096, ..Window::period(4) },
         sliding_rotary: SlidingRotary::Base,
         experts: Experts {
@@ -380,7 +446,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
         experts: SIGMOID,
         ..HALVES
     },
-    Architecture { name: "hy_v3", experts: SIGMOID, ignored: &[], ..HALVES },
+    Architecture {
+        name: "hy_v3",
+        experts: Experts { scales: true, ..SIGMOID },
+        ignored: &[],
+        ..HALVES
+    },
     Architecture {
         name: "gpt-oss",
         feed_forward_norm: "post_attention_norm",
@@ -412,8 +483,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "grok",
+        yarn: YarnKeys::Grok,
         attention_scale: AttentionScale::OutputKey(0.088_388_347_648_318_45),
         attention_softcap: 30.0,
+        final_softcap: Some(0.0),
         embedding_scale: EmbeddingScale::Key(78.383_671_769_061_69),
         logit_scale: LogitScale::MultiplyOr(0.577_350_269_189_625_7),
         activation: Activation::Gelu,
@@ -495,4 +568,80 @@ pub const ARCHITECTURES: &[Architecture] = &[
         quirk: Quirk::NormedResidual,
         ..HALVES
     },
+    Architecture {
+        name: "cohere2moe",
+        norm: Norm::RmsOrLayer,
+        rotated: Rotated::SlidingOrLeading,
+        window: Window { first: true, list: true, ..Window::period(4) },
+        experts: Experts { shared_share: 0.5, scales: true, ..SIGMOID },
+        ignored: &[],
+        quirk: Quirk::None,
+        ..COHERE
+    },
+    Architecture {
+        name: "mimo2",
+        window: Window { list: true, ..Window::period(1) },
+        sliding_rotary: SlidingRotary::Unscaled,
+        experts: Experts { gating: Gating::Sigmoid, ..BASE.experts },
+        quirk: Quirk::ValueScale,
+        ..HALVES
+    },
+    Architecture {
+        name: "step35",
+        frequency_factors: true,
+        window: Window { list: true, ..Window::period(1) },
+        sliding_rotary: SlidingRotary::Unscaled,
+        limits: true,
+        experts: SIGMOID,
+        quirk: Quirk::HalfRotated,
+        ..HALVES
+    },
+    Architecture { name: "grovemoe", quirk: Quirk::Grove, ..HALVES },
+    Architecture {
+        name: "minimax-m3",
+        activation: Activation::ClampedSwiglu,
+        experts: SIGMOID,
+        ..HALVES
+    },
+    // With compressed keys and values.
+    Architecture {
+        name: "deepseek2",
+        yarn: YarnKeys::DeepSeek2,
+        temperature: Temperature::LengthKey,
+        ..DEEPSEEK
+    },
+    Architecture { name: "mistral4", temperature: Temperature::LengthKey, ..DEEPSEEK },
+    Architecture {
+        name: "deepseek32",
+        experts: Experts { gating: Gating::Softmax, scales: true, ..SIGMOID },
+        ignored: &[],
+        ..DEEPSEEK
+    },
+    Architecture {
+        name: "glm-dsa",
+        yarn: YarnKeys::Plain,
+        experts: Experts { scales: true, ..SIGMOID },
+        ignored: &[],
+        ..DEEPSEEK
+    },
+    Architecture { name: "deepseek2-ocr", experts: DEEPSEEK.experts, ..HALVES },
+    Architecture {
+        name: "minicpm3",
+        frequency_factors: true,
+        embedding_scale: EmbeddingScale::Fixed(12.0),
+        residual_scale: ResidualScale::Root(1.4),
+        logit_scale: LogitScale::OverWidth(256.0),
+        ..HALVES
+    },
+    Architecture {
+        name: "plm",
+        activation: Activation::ReluSquared,
+        quirk: Quirk::TiedOutput,
+        ..ADJACENT
+    },
+    // Diffusion.
+    Architecture { name: "dream", ignored: SCALES_AND_LOGITS, ..DIFFUSION },
+    Architecture { name: "llada", rotary: Some(Adjacent), ignored: SCALES_AND_BIASES, ..DIFFUSION },
+    Architecture { name: "llada-moe", experts: UNNORMALIZED, ..DIFFUSION },
+    Architecture { name: "rnd1", ..DIFFUSION },
 ];

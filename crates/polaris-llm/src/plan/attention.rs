@@ -19,7 +19,26 @@ impl Decoder<'_> {
         wants_result: bool,
     ) -> Result<Option<Value>> {
         let layer = scope.layer;
-        let (heads, key_heads) = (layer.heads, layer.key_heads);
+        if layer.key_heads == 0 {
+            // A matrix in the place of attention, without the bias that attention may have.
+            let (name, width) = (scope.name("attn_output.weight"), self.config.width);
+            let weight = self.weights.find_shaped(&name, &[width, width])?;
+            let missing = || Error::model(format!("the tensor `{name}` is missing"));
+            let weight = self.build.given(weight.ok_or_else(missing)?);
+            return self.build.linear("attn_output", x, weight, None).map(Some);
+        }
+        let cache = self.cache.layer(scope.number)?.clone();
+        let (keys, values) = (self.build.given(&cache.keys), self.build.given(&cache.values));
+        if let Some(latent) = layer.latent {
+            self.write_latent(scope, latent, x, keys)?;
+            if !wants_result {
+                return Ok(None);
+            }
+            let q = self.latent_queries(scope, latent, x)?;
+            let output = self.attend(scope, q, keys, values, latent.rank)?;
+            let output = self.latent_values(scope, latent, output)?;
+            return self.attention_output(scope, x, output).map(Some);
+        }
         let ([mut q, mut k, mut v], own_gate) = self.project(scope, x)?;
         if let Some(limit) = self.config.clamp {
             for value in [&mut q, &mut k, &mut v] {
@@ -28,17 +47,46 @@ impl Decoder<'_> {
                 })?;
             }
         }
-        let q = self.prepare(scope, q, heads, "attn_q_norm")?;
-        let k = self.prepare(scope, k, key_heads, "attn_k_norm")?;
-        let v = self.build.split_last(v, layer.value_size)?;
-        let cache = self.cache.layer(scope.number).clone();
-        let slots = self.token_input(&self.inputs.slots.clone())?;
-        let (keys, values) = (self.build.given(&cache.keys), self.build.given(&cache.values));
-        self.build.emit("cache_keys", CacheWrite, &[slots, keys, k], keys);
-        self.build.emit("cache_values", CacheWrite, &[slots, values, v], values);
+        if layer.shares.is_none() {
+            let k = self.prepare(scope, k, layer.key_heads, "attn_k_norm")?;
+            let mut v = self.build.split_last(v, layer.value_size)?;
+            if matches!(self.config.architecture.quirk, Quirk::Gemma4 | Quirk::Gemma3n) {
+                v = self.plain_norm("value_norm", NormKind::Rms, v)?;
+            }
+            self.write(keys, k, "cache_keys")?;
+            self.write(values, v, "cache_values")?;
+        }
         if !wants_result {
             return Ok(None);
         }
+        let q = self.prepare(scope, q, layer.heads, "attn_q_norm")?;
+        let mut output = self.attend(scope, q, keys, values, layer.value_size)?;
+        if let Some(gate) = own_gate {
+            output = self
+                .build
+                .fused("gated", [output, gate], |_, [x, gate]| x * gate.unary(Unary::Sigmoid))?;
+        }
+        self.attention_output(scope, x, output).map(Some)
+    }
+
+    /// Writes rows of the new tokens, `[tokens, heads, size]`, into the cache or a part of it.
+    pub(super) fn write(&mut self, cache: Value, rows: Value, label: &str) -> Result<()> {
+        let slots = self.token_input(&self.inputs.slots.clone())?;
+        self.build.emit(label, CacheWrite, &[slots, cache, rows], cache);
+        Ok(())
+    }
+
+    /// The attention of queries, `[tokens, heads, size]`, to the cache.
+    fn attend(
+        &mut self,
+        scope: &LayerScope<'_>,
+        q: Value,
+        keys: Value,
+        values: Value,
+        value_size: usize,
+    ) -> Result<Value> {
+        let layer = scope.layer;
+        let heads = layer.heads;
         let q = match (&self.inputs.temperature, layer.temperature) {
             (Some(temperature), true) => {
                 let temperature = self.token_input(&temperature.clone())?;
@@ -63,23 +111,31 @@ impl Decoder<'_> {
             window: layer.window.filter(|_| !layer.chunks),
             chunk: layer.window.filter(|_| layer.chunks),
             softcap: self.config.attention_softcap,
+            bidirectional: !self.config.causal,
             sinks: sinks.is_some(),
             slopes: self.config.alibi.is_some(),
             longest: 0,
         };
-        let output = self.build.make(DType::F32, &[self.size.tokens, heads, layer.value_size])?;
+        let output = self.build.make(DType::F32, &[self.size.tokens, heads, value_size])?;
         self.build.emit_operation("attention", Operation::Attention(attention), &inputs, output);
-        let output = match own_gate {
-            Some(gate) => self
-                .build
-                .fused("gated", [output, gate], |_, [x, gate]| x * gate.unary(Unary::Sigmoid))?,
-            None => output,
-        };
-        let joined = self.build.reshape(output, &[self.size.tokens, heads * layer.value_size])?;
+        Ok(output)
+    }
+
+    /// What all heads found, `[tokens, heads, size]`, as a part of the residual stream; `x` is the input of attention.
+    fn attention_output(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        output: Value,
+    ) -> Result<Value> {
+        let layer = scope.layer;
+        let joined =
+            self.build.reshape(output, &[self.size.tokens, layer.heads * layer.value_size])?;
         let joined =
             self.norm_of(NormKind::Rms, joined, &scope.name("attn_sub_norm"))?.unwrap_or(joined);
         let joined = self.gate(scope, x, joined)?;
-        self.linear_required(joined, &scope.name("attn_output")).map(Some)
+        let output = self.linear_required(joined, &scope.name("attn_output"))?;
+        self.build.scale("value_scale", output, self.config.value_scale)
     }
 
     /// Queries, keys and values, each `[tokens, heads * size]`; of files that have gates beside queries, these as
@@ -111,13 +167,21 @@ impl Decoder<'_> {
         }
         let mut all = [x; 3];
         let mut gate = None;
-        for ((value, name), size) in all.iter_mut().zip(["attn_q", "attn_k", "attn_v"]).zip(sizes) {
-            *value = self.linear_required(x, &scope.name(name))?;
-            let found = self.build.dims(*value)[1];
-            if name == "attn_q" && found == 2 * size && layer.key_size == layer.value_size {
+        let names = ["attn_q", "attn_k", "attn_v"];
+        let count = if layer.shares.is_some() { 1 } else { 3 };
+        for at in 0..count {
+            let (name, size) = (names[at], sizes[at]);
+            let is_key = at == 2 && self.is_value_a_key(scope);
+            let value = match is_key {
+                true => all[1],
+                false => self.linear_required(x, &scope.name(name))?,
+            };
+            all[at] = value;
+            let found = self.build.dims(value)[1];
+            if at == 0 && found == 2 * size && layer.key_size == layer.value_size {
                 // The query and the gate of each head.
-                let both = self.build.split_last(*value, 2 * layer.key_size)?;
-                *value = self.build.slice(both, 2, 0..layer.key_size)?;
+                let both = self.build.split_last(value, 2 * layer.key_size)?;
+                all[0] = self.build.slice(both, 2, 0..layer.key_size)?;
                 gate = Some(self.build.slice(both, 2, layer.key_size..2 * layer.key_size)?);
             } else if found != size {
                 return Err(Error::TensorShape {
@@ -136,6 +200,12 @@ impl Decoder<'_> {
             2 => self.build.split_last(x, size),
             _ => Ok(x),
         }
+    }
+
+    /// Whether values are the keys before norm and rotation.
+    fn is_value_a_key(&self, scope: &LayerScope<'_>) -> bool {
+        self.config.architecture.quirk == Quirk::Gemma4
+            && !self.weights.has(&scope.name("attn_v.weight"))
     }
 
     /// Queries or keys as `[tokens, heads, size]`, normalised and rotated.
@@ -161,7 +231,8 @@ impl Decoder<'_> {
         // Norms come in pairs; one alone has no part in the result.
         let has_pair = ["attn_q_norm.weight", "attn_k_norm.weight"]
             .iter()
-            .all(|name| self.weights.has(&scope.name(name)));
+            .all(|name| self.weights.has(&scope.name(name)))
+            || scope.layer.shares.is_some();
         if !has_pair && !is_after {
             let x = self.in_heads(x, size)?;
             return self.rotate_and_norm(scope, x);
@@ -242,17 +313,38 @@ impl Decoder<'_> {
     }
 
     /// Queries or keys, rotated if the layer does so.
-    fn rotate(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
-        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.pairing) else {
-            return Ok(x);
-        };
-        let Some(angles) = &self.inputs.angles[kind] else { return Ok(x) };
-        let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
-        let (cos, sin) = (self.token_input(&cos)?, self.token_input(&sin)?);
+    pub(super) fn rotate(&mut self, scope: &LayerScope<'_>, x: Value) -> Result<Value> {
+        let Some(rope) = self.rope(scope)? else { return Ok(x) };
         let dims = self.build.dims(x).to_vec();
         let output = self.build.make(DType::F32, &dims)?;
-        self.build.emit("rope", Rope { pairing }, &[x, cos, sin], output);
+        let (rope, cos, sin) = rope;
+        self.build.emit("rope", rope, &[x, cos, sin], output);
         Ok(output)
+    }
+
+    /// As [`Self::rotate`], into a part of a value.
+    pub(super) fn rotate_into(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        output: Value,
+    ) -> Result<()> {
+        match self.rope(scope)? {
+            Some((rope, cos, sin)) => self.build.emit("rope", rope, &[x, cos, sin], output),
+            None => self.build.emit("copy", polaris_ops::copy::Copy, &[x], output),
+        }
+        Ok(())
+    }
+
+    /// The rotation of a layer, if it has one, with its cosines and sines.
+    fn rope(&mut self, scope: &LayerScope<'_>) -> Result<Option<(Rope, Value, Value)>> {
+        let (Some(kind), Some(pairing)) = (scope.layer.rotary, self.config.pairing) else {
+            return Ok(None);
+        };
+        let Some(angles) = &self.inputs.angles[kind] else { return Ok(None) };
+        let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
+        let (cos, sin) = (self.token_input(&cos)?, self.token_input(&sin)?);
+        Ok(Some((Rope { pairing }, cos, sin)))
     }
 
     /// The result of all heads, times the gate if the layer has one: an element for each head or for each element.

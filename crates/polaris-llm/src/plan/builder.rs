@@ -139,6 +139,15 @@ impl Builder {
         Ok(self.view(value, layout))
     }
 
+    /// What lies at an index of an axis, without that axis.
+    pub fn select(&mut self, value: Value, axis: usize, index: usize) -> Result<Value> {
+        let layout = self.values[value.0].layout.slice(axis, index..index + 1, 1)?;
+        let without = |list: &[usize]| [&list[..axis], &list[axis + 1..]].concat();
+        let shape = Shape::new(&without(layout.shape().dims()))?;
+        let layout = Layout::new(shape, &without(layout.strides()), layout.offset())?;
+        Ok(self.view(value, layout))
+    }
+
     /// The axes in another order.
     pub fn permute(&mut self, value: Value, axes: &[usize]) -> Result<Value> {
         let layout = self.values[value.0].layout.permute(axes)?;

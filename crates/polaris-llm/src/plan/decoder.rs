@@ -29,6 +29,8 @@ pub(super) struct Decoder<'a> {
     pub cache: &'a Cache,
     pub inputs: &'a Inputs,
     pub size: Size,
+    /// What layers take from a second table of embeddings, `[tokens, layers, width]`.
+    pub layer_inputs: Option<Value>,
 }
 
 /// A layer under construction.
@@ -54,8 +56,19 @@ pub(crate) fn plan(
     arena: &mut Arena,
 ) -> Result<(Plan, Option<Array>)> {
     let build = Builder::new(weights.device());
-    let mut decoder = Decoder { build, config, weights, cache, inputs, size };
+    let layer_inputs = None;
+    let mut decoder = Decoder { build, config, weights, cache, inputs, size, layer_inputs };
     let mut x = decoder.embed()?;
+    if config.layer_width > 0 {
+        decoder.layer_inputs = Some(decoder.embed_for_layers(x)?);
+    }
+    if config.architecture.quirk == Quirk::Gemma3n {
+        let Some(x) = decoder.altup_layers(x)? else {
+            return Ok((decoder.build.finish(None, arena)?.0, None));
+        };
+        let logits = decoder.logits(x)?;
+        return decoder.build.finish(Some(logits), arena);
+    }
     let first = x;
     let last = config.layers.len() - 1;
     for (number, layer) in config.layers.iter().enumerate() {
@@ -78,6 +91,7 @@ impl Decoder<'_> {
         Ok(self.build.given(&array.slice(0, 0..rows, 1)?))
     }
 
+    /// An input with an element or a row for each token.
     pub fn token_input(&mut self, array: &Array) -> Result<Value> {
         self.input(array, self.size.tokens)
     }
@@ -89,7 +103,7 @@ impl Decoder<'_> {
     }
 
     fn embed(&mut self) -> Result<Value> {
-        let table = self.weights.require("token_embd.weight")?;
+        let table = self.weights.require(self.config.embedding_name(self.weights))?;
         let table = self.build.given(table);
         let ids = self.token_input(&self.inputs.ids.clone())?;
         let mut x = self.rows("embedding", table, ids)?;
@@ -109,7 +123,7 @@ impl Decoder<'_> {
     }
 
     /// Rows of a table.
-    fn rows(&mut self, label: &str, table: Value, index: Value) -> Result<Value> {
+    pub fn rows(&mut self, label: &str, table: Value, index: Value) -> Result<Value> {
         let dims = [self.build.dims(index)[0], self.build.dims(table)[1]];
         let output = self.build.make(DType::F32, &dims)?;
         let lookup = Lookup { rule: LookupRule::Take, axis: 0 };
@@ -129,18 +143,27 @@ impl Decoder<'_> {
 
     /// The norm of a name, if the model has it.
     pub fn norm(&mut self, x: Value, name: &str) -> Result<Option<Value>> {
-        let kind = match self.config.architecture.norm {
+        let kind = match self.config.norm {
             architecture::Norm::Rms => NormKind::Rms,
-            architecture::Norm::Layer | architecture::Norm::LayerPlain => NormKind::Layer,
+            _ => NormKind::Layer,
         };
         self.norm_of(kind, x, name)
+    }
+
+    /// The norm before a part, which only some architectures lack.
+    fn input_norm(&mut self, x: Value, name: &str) -> Result<Value> {
+        match self.norm(x, name)? {
+            Some(normed) => Ok(normed),
+            None if !self.config.architecture.input_norms => Ok(x),
+            None => Err(Error::model(format!("the tensor `{name}.weight` is missing"))),
+        }
     }
 
     /// As [`Self::norm`], of a kind. A weight must be as long as the rows.
     pub fn norm_of(&mut self, kind: NormKind, x: Value, name: &str) -> Result<Option<Value>> {
         let length = self.build.dims(x).last().copied().unwrap_or(1);
         let label = name.rsplit('.').next().unwrap_or(name).to_owned();
-        let has_none = self.config.architecture.norm == architecture::Norm::LayerPlain
+        let has_none = self.config.norm == architecture::Norm::LayerPlain
             || self.config.architecture.quirk == Quirk::Talkie;
         let last = name.rsplit('.').next().unwrap_or(name);
         let is_usual = ["attn_norm", "ffn_norm", "output_norm"].contains(&last);
@@ -234,7 +257,7 @@ impl Decoder<'_> {
     }
 
     /// Keeps the rows whose logits are wanted.
-    fn keep_outputs(&mut self, x: Value) -> Result<Value> {
+    pub fn keep_outputs(&mut self, x: Value) -> Result<Value> {
         if self.size.outputs == self.size.tokens {
             return Ok(x);
         }
@@ -251,7 +274,10 @@ impl Decoder<'_> {
         is_last: bool,
     ) -> Result<Option<Value>> {
         let architecture = self.config.architecture;
-        let normed = self.norm(x, &scope.name("attn_norm"))?.unwrap_or(x);
+        if scope.layer.heads == 0 && architecture.recurrent.is_none() {
+            return self.layer_without_attention(scope, x, is_last);
+        }
+        let normed = self.input_norm(x, &scope.name("attn_norm"))?;
         let attention_input = match architecture.quirk {
             Quirk::Falcon => self.norm(x, &scope.name("attn_norm_2"))?.unwrap_or(normed),
             _ => normed,
@@ -299,7 +325,13 @@ impl Decoder<'_> {
             self.add("add_feed_forward", x, forwarded)?
         } else {
             let x = self.add("add_attention", x, attended)?;
-            let input = self.norm(x, &norm_name)?.unwrap_or(x);
+            if !scope.layer.has_network {
+                return Ok(Some(x));
+            }
+            let input = self.input_norm(x, &norm_name)?;
+            if architecture.quirk == Quirk::Gemma4 {
+                inputs = x;
+            }
             let x = if architecture.quirk == Quirk::NormedResidual { input } else { x };
             let mut forwarded = self.feed_forward(scope, input, inputs)?;
             for name in ["layer_output_norm", "post_ffw_norm"] {
@@ -310,6 +342,9 @@ impl Decoder<'_> {
             }
             self.add("add_feed_forward", x, forwarded)?
         };
+        if architecture.quirk == Quirk::Gemma4 {
+            return self.end_of_layer(scope, result, is_last).map(Some);
+        }
         if architecture.quirk == Quirk::Talkie {
             let scale = self
                 .find(&scope.name("layer_output_scale.weight"))
@@ -330,12 +365,33 @@ impl Decoder<'_> {
         !is_alone && names.iter().any(|name| self.weights.has(&scope.name(name)))
     }
 
+    /// A layer that has a feed-forward network alone, or nothing.
+    fn layer_without_attention(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        is_last: bool,
+    ) -> Result<Option<Value>> {
+        if is_last && self.size.outputs == 0 {
+            return Ok(None);
+        }
+        let x = if is_last { self.keep_outputs(x)? } else { x };
+        if !scope.layer.has_network {
+            return Ok(Some(x));
+        }
+        let input = self.input_norm(x, &scope.name(self.config.architecture.feed_forward_norm))?;
+        let forwarded = self.feed_forward(scope, input, x)?;
+        self.add("add_feed_forward", x, forwarded).map(Some)
+    }
+
     fn logits(&mut self, x: Value) -> Result<Value> {
         let norm = match self.config.architecture.quirk {
             Quirk::EmbeddingNormLast => "token_embd_norm",
             _ => "output_norm",
         };
-        let x = self.norm(x, norm)?.unwrap_or(x);
+        let x = self
+            .norm(x, norm)?
+            .ok_or_else(|| Error::model(format!("the tensor `{norm}.weight` is missing")))?;
         let is_tied = self.config.architecture.quirk == Quirk::TiedOutput;
         let own = if is_tied { None } else { self.linear(x, "output")? };
         let logits = match own {

@@ -22,6 +22,9 @@ impl Decoder<'_> {
             return self.dense(scope, x, "");
         }
         let quirk = self.config.architecture.quirk;
+        if quirk == Quirk::Gemma4 {
+            return self.mixture_beside_dense(scope, x, first);
+        }
         if quirk == Quirk::Arctic {
             let input = self.norm(first, &scope.name("ffn_norm_exps"))?.unwrap_or(first);
             let mixed = self.mixture(scope, input, input)?;
@@ -56,12 +59,12 @@ impl Decoder<'_> {
         let activation = self.config.architecture.activation;
         let up = self.linear_required(x, &name("up"))?;
         let hidden = match self.linear(x, &name("gate"))? {
-            Some(gate) => self.gated(scope, activation, gate, up)?,
+            Some(gate) => self.gated(scope, activation, [gate, up], scope.layer.limits[1])?,
             None if self.build.dims(up)[1] == 2 * width => {
                 // Gate and up in one matrix, the gate first.
                 let gate = self.build.slice(up, 1, 0..width)?;
                 let up = self.build.slice(up, 1, width..2 * width)?;
-                self.gated(scope, activation, gate, up)?
+                self.gated(scope, activation, [gate, up], scope.layer.limits[1])?
             }
             // SiLU is for gates; without one a tensor is missing.
             None if activation == Activation::Silu => {
@@ -85,21 +88,27 @@ impl Decoder<'_> {
         self.linear_required(hidden, &down)
     }
 
-    /// `activation(gate) * up`.
+    /// `activation(gate) * up`, where the first is at most the limit and the second between minus and plus it.
     pub(super) fn gated(
         &mut self,
         scope: &LayerScope<'_>,
         activation: Activation,
-        gate: Value,
-        up: Value,
+        factors: [Value; 2],
+        limit: f64,
     ) -> Result<Value> {
         let number = scope.number;
         let xielu = self.config.xielu.get(number).copied();
-        self.build.fused("gated", [gate, up], move |build, [gate, up]| match activation {
+        self.build.fused("gated", factors, move |build, [gate, up]| match activation {
             Activation::ClampedSwiglu => {
                 let gate = gate.binary(Binary::Minimum, build.constant(7.0));
                 let up = up.ternary(Ternary::Clamp, build.constant(-7.0), build.constant(7.0));
                 gate * (1.702 * gate).unary(Unary::Sigmoid) * (up + 1.0)
+            }
+            // As small as this, it stands for none.
+            other if limit > 1e-6 => {
+                let gate = activate(build, other, xielu, gate);
+                let up = up.ternary(Ternary::Clamp, build.constant(-limit), build.constant(limit));
+                gate.binary(Binary::Minimum, build.constant(limit)) * up
             }
             other => activate(build, other, xielu, gate) * up,
         })

@@ -8,7 +8,7 @@ use polaris_ops::{Binary, ExpertMatMul, Reduction, Unary};
 
 use super::Value;
 use super::decoder::{Decoder, LayerScope};
-use crate::config::Mixture;
+use crate::config::{Grove, Mixture};
 use crate::{Error, Result};
 
 impl Decoder<'_> {
@@ -19,10 +19,20 @@ impl Decoder<'_> {
         x: Value,
         routed: Value,
     ) -> Result<Value> {
+        let logits = self.linear_required(routed, &scope.name("ffn_gate_inp"))?;
+        self.mixture_of(scope, x, logits)
+    }
+
+    /// As [`Self::mixture`], with the logits of the router.
+    pub(super) fn mixture_of(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        logits: Value,
+    ) -> Result<Value> {
         let Some(mixture) = self.config.experts.clone() else {
             return Err(Error::model("it has a router, but its metadata name no experts"));
         };
-        let logits = self.linear_required(routed, &scope.name("ffn_gate_inp"))?;
         let found = self.build.dims(logits)[1];
         if found != mixture.count {
             return Err(Error::TensorShape {
@@ -34,8 +44,11 @@ impl Decoder<'_> {
         let (ids, weights) = self.route(scope, &mixture, logits)?;
         // Experts of some models work on fewer elements.
         let input = self.linear(x, &scope.name("ffn_latent_down"))?.unwrap_or(x);
-        let mixed = self.experts(scope, &mixture, input, ids, weights)?;
-        let mixed = self.linear(mixed, &scope.name("ffn_latent_up"))?.unwrap_or(mixed);
+        let mut mixed = self.experts(scope, &mixture, input, [ids, weights], "exps")?;
+        mixed = self.linear(mixed, &scope.name("ffn_latent_up"))?.unwrap_or(mixed);
+        if let Some(grove) = &mixture.grove {
+            mixed = self.grove(scope, &mixture, *grove, mixed, logits)?;
+        }
         if !self.weights.has(&scope.name("ffn_down_shexp.weight")) {
             return Ok(mixed);
         }
@@ -66,7 +79,7 @@ impl Decoder<'_> {
         mixture: &Mixture,
         logits: Value,
     ) -> Result<(Value, Value)> {
-        let Mixture { count, used, groups, gating, normalize, scale } = *mixture;
+        let Mixture { count, used, groups, gating, normalize, scale, .. } = *mixture;
         let groups = groups.map(|(groups, used)| Groups {
             count: groups,
             used,
@@ -88,8 +101,52 @@ impl Decoder<'_> {
         Ok((ids, weights))
     }
 
+    /// Adds the result of smaller experts, each of which belongs to a group of experts. They are given the sum of the
+    /// experts, and weighted by the probabilities of the experts with their numbers.
+    fn grove(
+        &mut self,
+        scope: &LayerScope<'_>,
+        mixture: &Mixture,
+        grove: Grove,
+        x: Value,
+        logits: Value,
+    ) -> Result<Value> {
+        let rows = self.build.dims(logits)[0];
+        let small = Mixture {
+            count: mixture.count / grove.group,
+            used: mixture.used.min(mixture.count / grove.group),
+            ..mixture.clone()
+        };
+        let route = Route {
+            gating: mixture.gating,
+            used: small.used,
+            groups: None,
+            normalise: mixture.normalize,
+            scale: mixture.scale,
+        };
+        let mut ids = self.build.make(DType::I32, &[rows, small.used])?;
+        self.build.emit("choose_group", RouteIds { route, bias: false }, &[logits], ids);
+        if grove.group > 1 {
+            let group = polaris_ops::Array::from_slice(
+                self.weights.device(),
+                &[1],
+                &[i32::try_from(grove.group).unwrap_or(i32::MAX)],
+            )?;
+            let group = self.build.given(&group);
+            let divided = self.build.make(DType::I32, &[rows, small.used])?;
+            let quotient = polaris_ops::elementwise::Elementwise { function: Binary::Div.into() };
+            self.build.emit("group", quotient, &[ids, group], divided);
+            ids = divided;
+        }
+        let weights = self.build.make(DType::F32, &[rows, small.used])?;
+        self.build.emit("group_weights", RouteWeights { route }, &[logits, ids], weights);
+        let added = self.experts(scope, &small, x, [ids, weights], "chexps")?;
+        let scale = grove.scale;
+        self.build.fused("add_group", [x, added], move |_, [x, added]| x + added * scale)
+    }
+
     /// The sum along an axis.
-    fn sum(&mut self, label: &str, x: Value, axis: usize) -> Result<Value> {
+    pub(super) fn sum(&mut self, label: &str, x: Value, axis: usize) -> Result<Value> {
         let mut dims = self.build.dims(x).to_vec();
         dims.remove(axis);
         let output = self.build.make(DType::F32, &dims)?;
@@ -99,16 +156,17 @@ impl Decoder<'_> {
         Ok(output)
     }
 
-    /// The sum of the chosen experts.
+    /// The sum of the chosen experts, whose tensors have an ending.
     fn experts(
         &mut self,
         scope: &LayerScope<'_>,
         mixture: &Mixture,
         x: Value,
-        ids: Value,
-        weights: Value,
+        [ids, weights]: [Value; 2],
+        ending: &str,
     ) -> Result<Value> {
         let rule = self.config.architecture.experts;
+        let name = |part: &str| format!("{part}_{ending}");
         let [rows, width] = *self.build.dims(x) else {
             return Err(Error::model("the input of experts should be a matrix"));
         };
@@ -121,19 +179,21 @@ impl Decoder<'_> {
             x = output;
         }
         let activation = rule.activation.unwrap_or(self.config.architecture.activation);
-        let hidden = if let Some(both) = self.expert(scope, mixture, x, ids, "ffn_gate_up_exps")? {
+        let hidden = if let Some(both) =
+            self.expert(scope, mixture, x, ids, &name("ffn_gate_up"))?
+        {
             let half = self.build.dims(both)[2] / 2;
             let gate = self.build.slice(both, 2, 0..half)?;
             let up = self.build.slice(both, 2, half..2 * half)?;
-            self.gated(scope, activation, gate, up)?
+            self.gated(scope, activation, [gate, up], scope.layer.limits[0])?
         } else {
-            let up = self.expert_required(scope, mixture, x, ids, "ffn_up_exps")?;
-            match self.expert(scope, mixture, x, ids, "ffn_gate_exps")? {
-                Some(gate) => self.gated(scope, activation, gate, up)?,
+            let up = self.expert_required(scope, mixture, x, ids, &name("ffn_up"))?;
+            match self.expert(scope, mixture, x, ids, &name("ffn_gate"))? {
+                Some(gate) => self.gated(scope, activation, [gate, up], scope.layer.limits[0])?,
                 None => self.activated(scope, activation, up)?,
             }
         };
-        let mut down = self.expert_required(scope, mixture, hidden, ids, "ffn_down_exps")?;
+        let mut down = self.expert_required(scope, mixture, hidden, ids, &name("ffn_down"))?;
         if !rule.weigh_input {
             down = self.build.binary("weigh", Binary::Mul, down, weights)?;
         }
@@ -168,7 +228,33 @@ impl Decoder<'_> {
         let product = ExpertMatMul { bias: bias.is_some(), precision: Precision::Int8 };
         let inputs: Vec<Value> = [x, weight, ids].into_iter().chain(bias).collect();
         self.build.emit(name, product, &inputs, output);
-        Ok(Some(output))
+        let scale = scope.name(&format!("{name}.scale"));
+        match self.weights.find_shaped(&scale, &[mixture.count])?.cloned() {
+            Some(scale) if self.config.architecture.experts.scales => {
+                let scale = self.expert_scales(mixture, &scale, ids)?;
+                self.build.binary("scale", Binary::Mul, output, scale).map(Some)
+            }
+            _ => Ok(Some(output)),
+        }
+    }
+
+    /// A factor for each chosen expert, `[tokens, used, 1]`: the product of its scale with one.
+    fn expert_scales(
+        &mut self,
+        mixture: &Mixture,
+        scale: &polaris_ops::Array,
+        ids: Value,
+    ) -> Result<Value> {
+        let rows = self.build.dims(ids)[0];
+        let shape = polaris_core::Shape::new(&[mixture.count, 1, 1])?;
+        let scale = scale.with_layout(polaris_core::Layout::contiguous(shape))?;
+        let scale = self.build.given(&scale);
+        let ones = vec![1.0f32; rows];
+        let ones = polaris_ops::Array::from_slice(self.weights.device(), &[rows, 1, 1], &ones)?;
+        let ones = self.build.given(&ones);
+        let output = self.build.make(DType::F32, &[rows, mixture.used, 1])?;
+        self.build.emit("expert_scales", ExpertMatMul::default(), &[ones, scale, ids], output);
+        Ok(output)
     }
 
     fn expert_required(

@@ -1,7 +1,10 @@
 //! Logits against the definition, and what the cache keeps and forgets.
 
 use polaris_gguf::TensorType;
-use polaris_llm::{CacheType, Engine, EngineOptions, Error, PerplexityOptions, Wanted};
+use polaris_llm::{
+    CacheType, Chat, Engine, EngineOptions, Error, GenerateOptions, PerplexityOptions, Prompt,
+    Wanted,
+};
 use polaris_runtime::DeviceRef;
 
 use crate::common::devices;
@@ -61,6 +64,30 @@ fn windows_caps_and_norms_after_a_part() {
 #[test]
 fn mixtures_of_experts() {
     check(Tiny { experts: 4, ..Tiny::LLAMA }, 2e-5);
+}
+
+#[test]
+fn diffusion_models_see_all_tokens_of_a_call_and_do_not_continue_texts() {
+    let tiny = Tiny { architecture: "llada", ..Tiny::LLAMA };
+    let tokens = tokens(23, 1);
+    let expected = Reference::new(tiny, &tiny.source()).logits(&tokens).concat();
+    for device in devices() {
+        // More tokens than a batch: they are computed together all the same.
+        let mut engine = engine(tiny, &device, exact());
+        for _ in 0..2 {
+            let found = engine.feed(0, &tokens, Wanted::All, &|| false).unwrap();
+            let error = difference(found, &expected);
+            assert!(error < 2e-5, "{}: {error:e}", device.id());
+        }
+        assert_eq!(engine.tokens(0), tokens);
+        let prompt = Prompt { sequence: 0, tokens: &tokens };
+        let options = GenerateOptions::default();
+        let mut ignore = |_: &str| std::ops::ControlFlow::Continue(());
+        let error = engine.generate(prompt, &options, &mut ignore, &|| false).unwrap_err();
+        assert!(matches!(error, Error::NotAutoregressive { name: "llada" }), "{error}");
+        assert!(matches!(engine.step(&[(0, 1)], &|| false), Err(Error::NotAutoregressive { .. })));
+        assert!(matches!(Chat::new(engine), Err(Error::NotAutoregressive { .. })));
+    }
 }
 
 #[test]

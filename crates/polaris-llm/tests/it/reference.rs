@@ -47,7 +47,7 @@ impl Reference {
         for pair in 0..SIZE / 2 {
             let angle = position as f64 * 1e4f64.powf(-2.0 * pair as f64 / SIZE as f64);
             let (i, j) = match self.tiny.architecture {
-                "llama" => (2 * pair, 2 * pair + 1),
+                "llama" | "llada" => (2 * pair, 2 * pair + 1),
                 _ => (pair, pair + SIZE / 2),
             };
             let (a, b) = (head[i], head[j]);
@@ -122,12 +122,15 @@ impl Reference {
             for position in 0..tokens.len() {
                 let slides = is_gemma && layer % 2 == 0;
                 let first = if slides { (position + 1).saturating_sub(WINDOW) } else { 0 };
+                // Diffusion models see everything.
+                let is_whole = self.tiny.architecture == "llada";
+                let end = if is_whole { tokens.len() } else { position + 1 };
                 let mut joined = vec![0.0; HEADS * SIZE];
                 for head in 0..HEADS {
                     let of = |row: &Row, head: usize| row[head * SIZE..][..SIZE].to_vec();
                     let shared = head / (HEADS / KEY_HEADS);
                     let query = of(&q[position], head);
-                    let scores: Vec<f64> = (first..=position)
+                    let scores: Vec<f64> = (first..end)
                         .map(|at| {
                             let key = of(&k[at], shared);
                             let score: f64 = query.iter().zip(&key).map(|(a, b)| a * b).sum();
@@ -136,7 +139,7 @@ impl Reference {
                         })
                         .collect();
                     let total: f64 = scores.iter().map(|score| score.exp()).sum();
-                    for (at, score) in (first..=position).zip(&scores) {
+                    for (at, score) in (first..end).zip(&scores) {
                         for (i, value) in of(&v[at], shared).iter().enumerate() {
                             joined[head * SIZE + i] += score.exp() / total * value;
                         }

@@ -166,7 +166,7 @@ pub fn tokens() -> Vec<String> {
 }
 
 /// Weights: norms around 1, matrices such that activations keep their size.
-fn values(seed: u64, dims: &[usize]) -> Vec<f32> {
+pub fn values(seed: u64, dims: &[usize]) -> Vec<f32> {
     let mut random = SplitMix64::new(seed);
     let count = dims.iter().product();
     let mut uniform = || random.unit() as f32 * 2.0 - 1.0;

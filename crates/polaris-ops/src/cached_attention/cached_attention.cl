@@ -18,7 +18,7 @@
 //   pages          blocks of the cache, positions of a block, sequences, blocks of a sequence, positions of
 //                  the longest sequence, the window, the chunk, whether keys are read in fours
 //   cap            the softcap, or 0
-//   strides        of q: token, head, element; of the output the same
+//   strides        of q: token, head, element; of the output the same; whether all positions are seen
 //   cache_strides  of keys: block, position, head, element; of values the same
 //   query          memory of the group for a query
 //
@@ -62,7 +62,7 @@
     const uint token = (row) / HEADS, head = (row) % HEADS, key_head = head / SHARING; \
     const uint sequence = (uint)clamp(tokens[tokens_at + 2 * token], 0, (int)SEQUENCES - 1); \
     const uint position = (uint)clamp(tokens[tokens_at + 2 * token + 1], 0, (int)LONGEST - 1); \
-    const uint end = position + 1; \
+    const uint end = strides.s6 ? LONGEST : position + 1; \
     const uint in_window = WINDOW > 0 && WINDOW < end ? end - WINDOW : 0; \
     const uint in_chunk = CHUNK > 0 ? position / CHUNK * CHUNK : 0; \
     const uint begin = max(in_window, in_chunk); \

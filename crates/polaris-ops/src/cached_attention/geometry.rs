@@ -87,6 +87,9 @@ impl Sizes {
                 "a window or chunk of 0 positions sees nothing; use at least 1".to_owned(),
             );
         }
+        if op.bidirectional && (op.window.is_some() || op.chunk.is_some() || op.slopes) {
+            return mistake("bidirectional attention has no window, chunk or slopes".to_owned());
+        }
         let holds = most_blocks.saturating_mul(block_size);
         if tokens > 0 && (sequences == 0 || blocks == 0 || !(1..=holds).contains(&op.longest)) {
             return mistake(format!(
@@ -118,6 +121,9 @@ impl Sizes {
 impl CachedAttention {
     /// The positions that a token at a position sees.
     pub(super) fn sight(&self, position: usize) -> Range<usize> {
+        if self.bidirectional {
+            return 0..self.longest;
+        }
         let window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let chunk = self.chunk.map_or(0, |chunk| position / chunk * chunk);
         window.max(chunk)..position + 1

@@ -14,7 +14,8 @@
 //!
 //! `heads` is a multiple of `key heads`: each group of neighbouring heads shares one of keys and values.
 //! A token at position `p` sees the positions `0..=p` of its sequence, of which a window or chunk leaves
-//! the last ones. Entries of the table and elements of the cache that no token sees are not looked at, so
+//! the last ones; or all positions, if attention is bidirectional. Keys and values may be views of the same
+//! memory. Entries of the table and elements of the cache that no token sees are not looked at, so
 //! that blocks behind a window can be given to others. The keys of the tokens themselves must be in the
 //! cache before (see [`cache_write`](crate::cache_write)).
 //!
@@ -68,6 +69,9 @@ pub struct CachedAttention {
     pub chunk: Option<usize>,
     /// Scores are kept between plus and minus this number, by a hyperbolic tangent.
     pub softcap: Option<f64>,
+    /// Whether a token sees all [`longest`](Self::longest) positions of its sequence, later ones too. Windows, chunks
+    /// and slopes are for the other kind.
+    pub bidirectional: bool,
     /// Whether each head has a logit that takes part in the sum of its softmax and has no value.
     pub sinks: bool,
     /// Whether each head has a slope of its scores along positions (ALiBi).

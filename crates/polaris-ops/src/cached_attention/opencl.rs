@@ -192,7 +192,16 @@ pub fn run(
             limit(op.chunk),
             usize::from(in_fours(arrays.k)),
         ]))
-        .value(numbers([q[0], q[1], q[2], out[0], out[1], out[2], 0, 0]))
+        .value(numbers([
+            q[0],
+            q[1],
+            q[2],
+            out[0],
+            out[1],
+            out[2],
+            usize::from(op.bidirectional),
+            0,
+        ]))
         .value(numbers([k[0], k[1], k[2], k[3], v[0], v[1], v[2], v[3]]));
     let (sinks, slopes) = (sinks.as_ref().unwrap_or(arrays.q), slopes.as_ref().unwrap_or(arrays.q));
     for array in [output, arrays.q, arrays.k, arrays.v, &table, &tokens, sinks, slopes] {

@@ -63,7 +63,9 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let sequences = 1 + numbers.below(3) as usize;
     let one_of =
         |choices: [Option<usize>; 4], numbers: &mut Numbers| choices[numbers.below(4) as usize];
+    let bidirectional = numbers.below(5) == 0;
     let op = CachedAttention {
+        bidirectional,
         scale: [None, Some(0.3), Some(-0.1)][numbers.below(3) as usize],
         window: one_of([None, None, Some(1), Some(1 + longest / 2)], numbers),
         chunk: one_of([None, None, Some(3), Some(1 + longest / 3)], numbers),
@@ -71,6 +73,10 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
         sinks: numbers.below(2) == 1,
         slopes: numbers.below(2) == 1,
         longest,
+    };
+    let op = match bidirectional {
+        true => CachedAttention { window: None, chunk: None, slopes: false, ..op },
+        false => op,
     };
     let place = |index: usize| Arrangement {
         broadcast: 0,

@@ -159,6 +159,8 @@ fn parameters_and_shapes_that_do_not_fit_are_refused() {
     for bad in [
         CachedAttention { window: Some(0), ..good },
         CachedAttention { chunk: Some(0), ..good },
+        CachedAttention { bidirectional: true, window: Some(4), ..good },
+        CachedAttention { bidirectional: true, chunk: Some(4), ..good },
         CachedAttention { softcap: Some(0.0), ..good },
         CachedAttention { softcap: Some(f64::NAN), ..good },
         CachedAttention { scale: Some(f64::INFINITY), ..good },
@@ -198,4 +200,32 @@ fn work_counts_what_is_seen() {
     assert_eq!(work(op(20)).bytes, 20 * 2 * (2 * 4 * 4) + arrays);
     let window = CachedAttention { window: Some(5), ..op(20) };
     assert_eq!(work(window).bytes, 5 * 2 * (2 * 4 * 4) + arrays);
+}
+
+#[test]
+fn bidirectional_tokens_see_all_positions() {
+    let cpu = device(2);
+    let sequence = Sequence::new(&cpu, 3, 8, 2, 16);
+    let q = ramp(&cpu, &[5, 4, 16], 1);
+    let whole = CachedAttention { bidirectional: true, ..op(20) };
+    let found = sequence.attend(&whole, &q, &tokens(&cpu, 3, 5)).unwrap();
+    // Queries at the last position see as much.
+    let last = Array::from_slice(&cpu, &[5, 2], &[0, 19, 0, 19, 0, 19, 0, 19, 0, 19]).unwrap();
+    let expected = sequence.attend(&op(20), &q, &last).unwrap();
+    near(&found, &expected.to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn values_may_be_a_part_of_the_keys() {
+    let cpu = device(2);
+    let sequence = Sequence::new(&cpu, 3, 8, 1, 48);
+    let q = ramp(&cpu, &[5, 4, 48], 1);
+    let values = sequence.k.slice(3, 0..32, 1).unwrap();
+    let cache = PagedCache { keys: &sequence.k, values: &values, table: &sequence.table };
+    let tokens = tokens(&cpu, 3, 5);
+    let found = cached_attention(&op(20), &q, &cache, &tokens, None, None).unwrap();
+    let apart = crate::copy::contiguous(&values).unwrap();
+    let cache = PagedCache { values: &apart, ..cache };
+    let expected = cached_attention(&op(20), &q, &cache, &tokens, None, None).unwrap();
+    assert_eq!(bits(&found), bits(&expected));
 }

@@ -138,7 +138,8 @@ fn template(random: &mut Random) -> Vec<u8> {
             let mut text = TEMPLATE.to_owned();
             for _ in 0..random.between(1, 3) {
                 let at = random.pick(&[0, text.len()]).to_owned();
-                text.insert_str(at, random.pick(&BOMBS));
+                let bomb = random.pick(&BOMBS);
+                text.insert_str(at, bomb);
             }
             text.into_bytes()
         }

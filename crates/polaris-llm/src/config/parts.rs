@@ -1,0 +1,66 @@
+//! Parts of layers that few architectures have: compressed keys, chosen positions, limits of gates.
+
+use polaris_gguf::PerLayer;
+
+use super::Keys;
+use crate::{Error, Result};
+
+/// Multi-head latent attention: keys and values of all heads are products of one vector, which is cached in their
+/// place, together with the part of keys that is rotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latent {
+    /// Elements of the vector.
+    pub rank: usize,
+    /// The last elements of each query and key, which are rotated; keys share them.
+    pub rotated: usize,
+}
+
+/// Whether a token sees only what is before it.
+pub(super) fn causal(keys: &Keys, windows: &[Option<usize>], alibi: Option<f64>) -> Result<bool> {
+    let causal = keys.architecture.causal && keys.get("attention.causal")?.unwrap_or(true);
+    match !causal && (alibi.is_some() || windows.iter().any(Option::is_some)) {
+        true => Err(Error::model("it sees later tokens, but has windows or slopes")),
+        false => Ok(causal),
+    }
+}
+
+/// The positions that an indexer chooses for attention.
+pub(super) fn chosen_positions(keys: &Keys) -> Result<Option<usize>> {
+    let count = keys.count("attention.indexer.top_k")?.filter(|&count| count > 0);
+    // Blocks of positions, if there are any.
+    let block = keys.count("attention.indexer.block_size")?.unwrap_or(1).max(1);
+    Ok(count.map(|count| count.saturating_mul(block)))
+}
+
+/// The limits of gated products in each layer, of experts and of dense networks, for architectures that have them.
+pub(super) fn limits(keys: &Keys, all: usize) -> Result<Vec<[f64; 2]>> {
+    let of = |key: &str| -> Result<Option<PerLayer<f32>>> {
+        match keys.architecture.limits {
+            true => Ok(keys.metadata.per_layer(&keys.name(key), all)?),
+            false => Ok(None),
+        }
+    };
+    let (experts, dense) = (of("swiglu_clamp_exp")?, of("swiglu_clamp_shexp")?);
+    let limit = |values: &Option<PerLayer<f32>>, layer: usize| {
+        values.as_ref().map_or(0.0, |values| f64::from(values.of(layer)))
+    };
+    Ok((0..all).map(|layer| [limit(&experts, layer), limit(&dense, layer)]).collect())
+}
+
+/// Sizes of compressed keys and values.
+pub(super) fn latent(keys: &Keys) -> Result<Option<Latent>> {
+    match keys.count("attention.kv_lora_rank")? {
+        None | Some(0) => Ok(None),
+        Some(rank) => Ok(Some(Latent { rank, rotated: keys.require("rope.dimension_count")? })),
+    }
+}
+
+/// The size of heads that are cached in a compressed form, in files that have it apart.
+pub(super) fn mla_sizes(
+    keys: &Keys,
+    key: &str,
+    otherwise: [Option<usize>; 2],
+) -> Result<[Option<usize>; 2]> {
+    let own = keys.count(&format!("attention.{key}_mla"))?.filter(|&size| size > 0);
+    Ok(own.map_or(otherwise, |size| [Some(size); 2]))
+}
