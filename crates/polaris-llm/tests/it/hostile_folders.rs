@@ -79,7 +79,7 @@ fn settings_that_cannot_be_are_named() {
         ("hidden_size", json!(4_000_000_000u64), "too large"),
         ("num_attention_heads", json!(0), "heads"),
         ("num_attention_heads", json!(3), "heads"),
-        ("head_dim", json!(32), "attn_q.weight"),
+        ("head_dim", json!(32), "attn_k.weight"),
         ("head_dim", json!(1_000_000_000), "heads of 1000000000"),
         ("hidden_act", json!("relu"), "supported is silu"),
         ("hidden_act", json!({"a": "\u{1b}"}), "supported is silu"),

@@ -80,7 +80,11 @@ fn a_standard_check_runs_every_kernel_once() {
         assert!(unreached.is_empty(), "{}: no case reaches {unreached:?}", device.id());
         // Hardly any kernel of a driver runs twice: each run costs a program.
         let most = kernels(&exist).len() + 30;
-        assert!(device.as_cpu().is_some() || units.len() < most, "{} runs", units.len());
+        let runs = units.len();
+        assert!(
+            device.as_cpu().is_some() || runs < most,
+            "{runs} runs, fewer than {most} expected"
+        );
     }
 }
 
