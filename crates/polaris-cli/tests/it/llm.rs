@@ -80,7 +80,7 @@ fn cve_2026_21869_numbers_of_requests() {
         assert!(answer.code != Some(0) && answer.stderr.contains(found), "{option}: {answer:#?}");
     }
     // Keeping no token and counting none as recent means something.
-    home.run(&format!("generate {path} --device cpu -p abc -n 0 --top-k=-1 --repeat-last=0"))
+    home.run(&format!("generate {path} --device cpu -p abc -n 0 --top-k=0 --repeat-last=0"))
         .exits_with(0);
 }
 

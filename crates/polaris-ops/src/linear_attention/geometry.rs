@@ -71,9 +71,6 @@ impl Sizes {
         if heads != 0 && (groups == 0 || !heads.is_multiple_of(groups)) {
             return mistake(format!("{heads} heads cannot share {groups} groups evenly"));
         }
-        if slots == 0 && sequences > 0 {
-            return mistake(format!("there is no state for {sequences} sequences"));
-        }
         for scale in [op.query_scale, op.key_scale] {
             if !scale.is_finite() {
                 return mistake(format!("the scale {scale} must be finite"));

@@ -5,14 +5,15 @@ use super::{Decay, LinearAttention};
 
 /// The output, from the inputs' elements in row-major order.
 pub(super) fn attend(op: &LinearAttention, sizes: &Sizes, inputs: &[Vec<f64>]) -> Vec<f64> {
-    let Sizes { tokens, sequences, heads, keys, values, .. } = *sizes;
+    let Sizes { tokens, sequences, slots, heads, keys, values, .. } = *sizes;
     let mut output = vec![0.0; (tokens + sequences * keys) * heads * values];
     for sequence in 0..sequences {
         let run = &inputs[5][3 * sequence..][..3];
         for head in 0..heads {
             let mut state = vec![vec![0.0; values]; keys];
             for (key, row) in state.iter_mut().enumerate() {
-                if run[0] >= 0.0 {
+                // A slot that does not exist stands for zeros, as on OpenCL devices; on the CPU it is an error.
+                if run[0] >= 0.0 && (run[0] as usize) < slots {
                     let at = (run[0] as usize * keys + key) * heads + head;
                     row.copy_from_slice(&inputs[4][at * values..][..values]);
                 }
