@@ -116,7 +116,8 @@ fn runs(sizes: &Sizes, numbers: impl Iterator<Item = [i32; 3]>) -> Result<Vec<Ru
     let mut is_there = vec![false; sizes.tokens];
     let mut runs = Vec::with_capacity(sizes.sequences);
     for (sequence, [slot, first, tokens]) in numbers.enumerate() {
-        let slot = usize::try_from(slot).ok();
+        // Without states, every sequence begins.
+        let slot = usize::try_from(slot).ok().filter(|_| sizes.slots > 0);
         if let Some(slot) = slot.filter(|&slot| slot >= sizes.slots) {
             return Err(Error::IndexOutOfRange {
                 op: NAME,

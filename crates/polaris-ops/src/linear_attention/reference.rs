@@ -12,8 +12,8 @@ pub(super) fn attend(op: &LinearAttention, sizes: &Sizes, inputs: &[Vec<f64>]) -
         for head in 0..heads {
             let mut state = vec![vec![0.0; values]; keys];
             for (key, row) in state.iter_mut().enumerate() {
-                // A slot that does not exist stands for zeros, as on OpenCL devices; on the CPU it is an error.
-                if run[0] >= 0.0 && (run[0] as usize) < slots {
+                // Without states, every sequence begins.
+                if run[0] >= 0.0 && slots > 0 {
                     let at = (run[0] as usize * keys + key) * heads + head;
                     row.copy_from_slice(&inputs[4][at * values..][..values]);
                 }
