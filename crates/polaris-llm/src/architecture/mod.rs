@@ -3,13 +3,13 @@
 //! The base normalises by RMS before attention and before the feed-forward network, rotates queries and keys, shares
 //! keys and values among heads, and gates by SiLU. Whatever a file shows by a tensor being there (biases, norms of
 //! queries and keys, norms after a part, experts, sinks) needs no word here. What is left is in [`Architecture`]; a
-//! further one is a few lines in `table.rs`.
+//! further one is a few lines in `table/`.
 
 mod recurrent;
 mod table;
 
 pub use recurrent::{Mixer, Recurrent, RecurrentLayers};
-pub use table::ARCHITECTURES;
+pub use table::architectures;
 
 use polaris_ops::Pairing;
 use polaris_ops::route::Gating;
@@ -457,8 +457,8 @@ pub const BASE: Architecture = Architecture {
 /// # Errors
 /// If it is not supported.
 pub fn find(name: &str) -> Result<&'static Architecture> {
-    ARCHITECTURES.iter().find(|architecture| architecture.name == name).ok_or_else(|| {
-        let mut known: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
+    architectures().find(|architecture| architecture.name == name).ok_or_else(|| {
+        let mut known: Vec<&str> = architectures().map(|known| known.name).collect();
         known.sort_unstable();
         let name = polaris_core::printable(name).to_string();
         Error::UnknownArchitecture { name, known: known.join(", ") }
@@ -471,9 +471,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_found() {
-        for (i, architecture) in ARCHITECTURES.iter().enumerate() {
+        for (i, architecture) in architectures().enumerate() {
             assert_eq!(find(architecture.name).unwrap(), architecture);
-            assert!(ARCHITECTURES[..i].iter().all(|other| other.name != architecture.name));
+            assert!(architectures().take(i).all(|other| other.name != architecture.name));
         }
         let error = find("nonsense\u{1b}[1m").unwrap_err().to_string();
         assert!(error.contains("llama") && !error.contains('\u{1b}'), "{error}");

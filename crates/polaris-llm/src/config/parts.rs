@@ -1,8 +1,10 @@
-//! Parts of layers that few architectures have: compressed keys, chosen positions, limits of gates.
+//! Parts of layers that few architectures have: compressed keys, chosen positions, limits of gates,
+//! queries scaled by position, xIELU.
 
 use polaris_gguf::PerLayer;
 
 use super::Keys;
+use crate::architecture::{Activation, Temperature};
 use crate::{Error, Result};
 
 /// Multi-head latent attention: keys and values of all heads are products of one vector, which is cached in their
@@ -63,4 +65,42 @@ pub(super) fn mla_sizes(
 ) -> Result<[Option<usize>; 2]> {
     let own = keys.count(&format!("attention.{key}_mla"))?.filter(|&size| size > 0);
     Ok(own.map_or(otherwise, |size| [Some(size); 2]))
+}
+
+/// How queries are scaled by position: scale, length, offset.
+pub(super) fn temperature(keys: &Keys, context: usize) -> Result<Option<(f64, f64, f64)>> {
+    Ok(match keys.architecture.temperature {
+        Temperature::None => None,
+        Temperature::Unrotated { scale, length, offset } => Some((scale, length, offset)),
+        Temperature::Key | Temperature::LengthKey => {
+            let scale = keys.number("attention.temperature_scale", 0.0)?;
+            let length = match keys.architecture.temperature {
+                Temperature::LengthKey => keys.count("attention.temperature_length")?,
+                _ => Some(keys.count("rope.scaling.original_context_length")?.unwrap_or(context)),
+            };
+            let length = length.unwrap_or(0).max(1);
+            (scale != 0.0).then_some((scale, length as f64, 0.0))
+        }
+    })
+}
+
+/// The parameters of xIELU for each layer.
+pub(super) fn xielu(keys: &Keys, count: usize) -> Result<Vec<[f64; 4]>> {
+    if keys.architecture.activation != Activation::Xielu {
+        return Ok(Vec::new());
+    }
+    let each = |key: &str| -> Result<PerLayer<f32>> {
+        let missing = || Error::model(format!("its metadata do not have `{key}`"));
+        keys.metadata.per_layer(key, count)?.ok_or_else(missing)
+    };
+    let all = ["xielu.alpha_n", "xielu.alpha_p", "xielu.beta", "xielu.eps"].map(each);
+    let [alpha_n, alpha_p, beta, epsilon] = all;
+    let (alpha_n, alpha_p, beta, epsilon) = (alpha_n?, alpha_p?, beta?, epsilon?);
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    let of = |layer| {
+        let [alpha_n, alpha_p, beta, epsilon] =
+            [&alpha_n, &alpha_p, &beta, &epsilon].map(|each| f64::from(each.of(layer)));
+        [beta + softplus(alpha_n), softplus(alpha_p), beta, epsilon]
+    };
+    Ok((0..count).map(of).collect())
 }

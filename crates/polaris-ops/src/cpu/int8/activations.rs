@@ -7,7 +7,7 @@ use polaris_runtime::cpu::SimdLevel;
 use super::has_vnni;
 use super::vectors::{GROUP, Part, Rounded, Vectors};
 #[cfg(target_arch = "x86_64")]
-use super::vectors_x86::{Avx2, Vnni};
+use super::x86::{Avx2, Vnni};
 
 /// Where the tiles of some rows lie, in one piece of memory.
 ///

@@ -10,7 +10,7 @@ use super::filled_up;
 use super::has_vnni;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
-use super::vectors_x86::{Avx2, Vnni};
+use super::x86::{Avx2, Vnni};
 
 /// The most tokens.
 pub(crate) const TOKENS: usize = 4;

@@ -16,7 +16,7 @@ pub(crate) mod panels;
 mod tests;
 mod vectors;
 #[cfg(target_arch = "x86_64")]
-mod vectors_x86;
+mod x86;
 
 /// The blocks of a row's last chunk, filled up with zeros; the largest chunk is one of Q8_0.
 fn filled_up(blocks: &[u8]) -> [u8; 8 * 34] {

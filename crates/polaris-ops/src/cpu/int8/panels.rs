@@ -11,7 +11,7 @@ use super::has_vnni;
 pub(crate) use super::vectors::ROWS;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
-use super::vectors_x86::{Avx2, Vnni};
+use super::x86::{Avx2, Vnni};
 
 /// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements.
 #[derive(Debug, Clone, Copy)]
