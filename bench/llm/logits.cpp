@@ -1,12 +1,14 @@
 // Writes the logits that llama.cpp computes for given tokens, to compare ours with.
 //
-//   logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode]
+//   logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy]
 //
-// TOKENS.txt holds token ids separated by white space. OUT.bin holds the number of tokens and of the vocabulary as
-// 32-bit integers, then a row of 32-bit floats for each token. The cache is f32 and flash attention is off, so that
-// both sides compute the same. With `decode` the last half of the tokens is computed one by one.
+// TOKENS.txt holds token ids separated by white space. OUT.bin holds the number of rows and of the vocabulary as 32-bit
+// integers, then rows of 32-bit floats, one for each token. The cache is f32 and flash attention is off, so that both
+// sides compute the same. With `decode` the last half of the tokens is computed one by one, with `single` all are. With
+// `greedy` the rows are what the next 64 tokens are chosen from: the largest logit of each row.
 #include "llama.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,7 +22,7 @@ static void quiet(ggml_log_level level, const char * text, void *) {
 
 int main(int argc, char ** argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode]\n");
+        fprintf(stderr, "usage: logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy]\n");
         return 2;
     }
     llama_log_set(quiet, nullptr);
@@ -41,10 +43,15 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "cannot load the model, or there are no tokens\n");
         return 1;
     }
+    const char * mode = argc > 5 ? argv[5] : "";
+    const int words = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    const int given = tokens.size(), chosen = strcmp(mode, "greedy") ? 0 : 64;
+    const int count = given + (chosen ? chosen - 1 : 0), rows = chosen ? chosen : count;
+    const int first = !strcmp(mode, "single") ? 0 : !strcmp(mode, "decode") ? given / 2 : given;
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = tokens.size();
-    params.n_batch = tokens.size();
-    params.n_ubatch = tokens.size();
+    params.n_ctx = count;
+    params.n_batch = given;
+    params.n_ubatch = given;
     params.n_threads = argc > 4 ? atoi(argv[4]) : 2;
     params.n_threads_batch = params.n_threads;
     params.type_k = GGML_TYPE_F32;
@@ -55,11 +62,8 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "cannot make a context\n");
         return 1;
     }
-    const bool decode = argc > 5 && !strcmp(argv[5], "decode");
-    const int count = tokens.size(), words = llama_vocab_n_tokens(llama_model_get_vocab(model));
-    const int first = decode ? count / 2 : count;
     FILE * out = fopen(argv[3], "wb");
-    fwrite(&count, sizeof(int), 1, out);
+    fwrite(&rows, sizeof(int), 1, out);
     fwrite(&words, sizeof(int), 1, out);
     llama_batch batch = llama_batch_init(count, 0, 1);
     for (int at = 0; at < count;) {
@@ -76,8 +80,12 @@ int main(int argc, char ** argv) {
             fprintf(stderr, "decode failed\n");
             return 1;
         }
-        for (int i = 0; i < batch.n_tokens; ++i) {
+        for (int i = chosen ? batch.n_tokens - 1 : 0; i < batch.n_tokens; ++i) {
             fwrite(llama_get_logits_ith(context, i), sizeof(float), words, out);
+        }
+        if (chosen) {
+            const float * row = llama_get_logits_ith(context, batch.n_tokens - 1);
+            tokens.push_back(std::max_element(row, row + words) - row);
         }
         at = end;
     }

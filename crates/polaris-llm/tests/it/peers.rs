@@ -1,9 +1,9 @@
 //! Logits beside those of llama.cpp, for models that its test tool writes: `bench/llm/README.md` says how to make the
 //! folder that `POLARIS_LLAMA_MODELS` names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Wanted};
+use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Precision, Wanted};
 
 use crate::common::devices;
 
@@ -18,7 +18,11 @@ pub fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
 
 /// The tokens that all models of a folder are given.
 pub fn tokens_of(folder: &Path) -> Vec<u32> {
-    let text = std::fs::read_to_string(folder.join("tokens.txt")).unwrap();
+    read_tokens(&folder.join("tokens.txt"))
+}
+
+fn read_tokens(path: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(path).unwrap();
     text.split_whitespace().map(|token| token.parse().unwrap()).collect()
 }
 
@@ -26,20 +30,27 @@ pub fn tokens_of(folder: &Path) -> Vec<u32> {
 pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |x: f32| f64::from(x) * f64::from(x);
-    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
-    let norm: f64 = expected.iter().map(|&x| square(x)).sum();
+    // Some models have no logits for some tokens.
+    let differing = found.iter().zip(expected).filter(|(a, b)| a != b);
+    let difference: f64 = differing.map(|(a, b)| square(a - b)).sum();
+    let norm: f64 = expected.iter().filter(|x| x.is_finite()).map(|&x| square(x)).sum();
     (difference / norm).sqrt()
+}
+
+fn engine(model: &Model, context: usize) -> Result<Engine, Error> {
+    let options = EngineOptions {
+        context,
+        batch: 17,
+        cache: CacheType::F32,
+        precision: Precision::Full,
+        ..EngineOptions::default()
+    };
+    Engine::new(model, &options)
 }
 
 /// Half of the tokens as a prompt, the others one by one, as the peer did.
 pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
-    let options = EngineOptions {
-        context: tokens.len(),
-        batch: 17,
-        cache: CacheType::F32,
-        ..EngineOptions::default()
-    };
-    let mut engine = Engine::new(model, &options)?;
+    let mut engine = engine(model, tokens.len())?;
     let (prompt, rest) = tokens.split_at(tokens.len() / 2);
     let mut all = engine.feed(0, prompt, Wanted::All, &|| false)?.to_vec();
     for &token in rest {
@@ -48,20 +59,19 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
     Ok(all)
 }
 
-#[test]
-fn logits_are_those_of_llama_cpp() {
+/// The models of llama.cpp beside which there is a file with an ending; none without their folder.
+fn models(ending: &str) -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("POLARIS_LLAMA_MODELS") else {
         eprintln!("SKIPPED: POLARIS_LLAMA_MODELS names no folder with models of llama.cpp");
-        return;
+        return Vec::new();
     };
-    let folder = Path::new(&folder);
     let filter = std::env::var("POLARIS_LLAMA_FILTER").unwrap_or_default();
-    let tokens = tokens_of(folder);
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "gguf"))
         .filter(|path| path.to_string_lossy().contains(&filter))
+        .filter(|path| path.with_extension(ending).exists())
         .collect();
     files.sort();
     // llama.cpp leaves out the epsilon of Qwen2-VL, and the network of a mixture of Refact.
@@ -69,47 +79,118 @@ fn logits_are_those_of_llama_cpp() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         !["qwen2vl-dense", "refact-moe"].iter().any(|left_out| name.starts_with(left_out))
     });
-    let mut wrong = Vec::new();
-    // The peer rounds contexts up, which decides between factors of frequencies.
-    let context = tokens.len().next_multiple_of(256);
-    let (mut right, mut unsupported, mut sparse) = (0, Vec::new(), Vec::new());
+    files
+}
+
+/// How many rows of logits can be compared: the peer may attend to chosen positions, of which Polaris takes all; but for
+/// MiniMax, whose attention it computes as Polaris does.
+fn comparable(model: &Model, rows: usize) -> usize {
+    match model.config().chosen_positions {
+        Some(chosen) if !model.architecture().name.starts_with("minimax") => chosen.min(rows),
+        _ => rows,
+    }
+}
+
+/// Compares each model on each device; `compare` is given the expected rows, and says what it found, or nothing if there
+/// is nothing to compare.
+fn compare_all(
+    ending: &str,
+    compare: impl Fn(&Model, &Path, usize, &[f32]) -> Result<Option<String>, String>,
+) {
+    let (mut right, mut wrong) = (0, Vec::new());
+    let (mut unsupported, mut left_out) = (Vec::new(), Vec::new());
     for device in devices() {
-        for path in &files {
+        for path in &models(ending) {
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let (count, words, expected) = read_logits(&path.with_extension("logits"));
-            assert_eq!(count, tokens.len());
-            let found = Model::open(path, &device, &LoadOptions { context }).and_then(|model| {
-                // The peer attends to chosen positions; but for MiniMax, as its attention is computed here.
-                let chosen = model.config().chosen_positions.unwrap_or(usize::MAX);
-                let is_sparse = chosen < tokens.len() && !name.starts_with("minimax");
-                if is_sparse { Ok(None) } else { logits(&model, &tokens).map(Some) }
-            });
-            let found = match found {
-                Ok(Some(found)) => found,
-                Ok(None) => {
-                    sparse.push(name);
-                    continue;
-                }
+            let (_, words, expected) = read_logits(&path.with_extension(ending));
+            // The peer rounds contexts up, which decides between factors of frequencies.
+            let context = tokens_of(path.parent().unwrap()).len().next_multiple_of(256);
+            let result = match Model::open(path, &device, &LoadOptions { context }) {
+                Ok(model) => compare(&model, path, words, &expected),
                 Err(Error::UnknownArchitecture { .. }) => {
                     unsupported.push(name);
                     continue;
                 }
-                Err(error) => {
-                    wrong.push(format!("{name}: {error}"));
-                    continue;
-                }
+                Err(error) => Err(error.to_string()),
             };
-            assert_eq!(found.len(), count * words, "{name}");
-            let error = relative_error(&found, &expected);
-            println!("{:10} {name:24} {error:.1e}", device.id().to_string());
-            match error <= 2e-3 {
-                true => right += 1,
-                false => wrong.push(format!("{name}: relative error {error:.1e}")),
+            let device = device.id().to_string();
+            let (Ok(Some(found)) | Err(found)) = &result else {
+                left_out.push(name);
+                continue;
+            };
+            println!("{device:10} {name:24} {found}");
+            match result {
+                Ok(_) => right += 1,
+                Err(found) => wrong.push(format!("{name} on {device}: {found}")),
             }
         }
     }
-    println!("{right} right, {} wrong, {} unsupported", wrong.len(), unsupported.len());
+    println!("{right} right, {} wrong", wrong.len());
     println!("unsupported: {}", unsupported.join(" "));
-    println!("not compared, as the peer attends to chosen positions: {}", sparse.join(" "));
+    println!("not comparable: {}", left_out.join(" "));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn logits_are_those_of_llama_cpp() {
+    compare_all("logits", |model, path, words, expected| {
+        let tokens = tokens_of(path.parent().unwrap());
+        let found = logits(model, &tokens).map_err(|error| error.to_string())?;
+        assert_eq!(found.len(), tokens.len() * words);
+        assert_eq!(found.len(), expected.len());
+        let rows = comparable(model, tokens.len());
+        let half = (tokens.len() / 2).min(rows);
+        let of = |from: usize, to: usize| {
+            let range = from * words..to * words;
+            relative_error(&found[range.clone()], &expected[range])
+        };
+        // Of the prompt, and of single tokens.
+        let (prompt, single) = (of(0, half), if half < rows { of(half, rows) } else { 0.0 });
+        let rows = if rows < tokens.len() { format!(", first {rows} rows") } else { String::new() };
+        let result = format!("{prompt:.1e} {single:.1e}{rows}");
+        if prompt.max(single) <= 2e-3 { Ok(Some(result)) } else { Err(result) }
+    });
+}
+
+fn largest(row: &[f32]) -> usize {
+    // The first of equal ones, as everywhere.
+    (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
+}
+
+/// The most probable token 64 times. Where another one is chosen, its logit must be within rounding of the largest.
+#[test]
+fn greedy_continuations_are_those_of_llama_cpp() {
+    compare_all("greedy", |model, path, words, expected| {
+        let prompt = read_tokens(&path.with_file_name("prompt.txt"));
+        let rows = expected.chunks_exact(words);
+        let count = comparable(model, prompt.len() + rows.len()).saturating_sub(prompt.len());
+        if count == 0 || !model.config().causal {
+            return Ok(None);
+        }
+        let run = || -> Result<(usize, Option<(usize, f32)>), Error> {
+            let mut engine = engine(model, prompt.len() + rows.len())?;
+            let (mut next, mut equal, mut first) = (prompt.clone(), 0, None);
+            for (step, row) in rows.clone().take(count).enumerate() {
+                let found = largest(engine.feed(0, &next, Wanted::Last, &|| false)?);
+                let wanted = largest(row);
+                let size = row.iter().filter(|x| x.is_finite()).fold(0.0f32, |m, x| m.max(x.abs()));
+                let gap = (row[wanted] - row[found]) / size;
+                equal += usize::from(found == wanted);
+                if found != wanted && first.is_none_or(|(_, before)| gap > before) {
+                    first = Some((step, gap));
+                }
+                next = vec![wanted as u32];
+            }
+            Ok((equal, first))
+        };
+        let (equal, first) = run().map_err(|error| error.to_string())?;
+        let result = format!("{equal} of {count} equal");
+        match first {
+            None => Ok(Some(result)),
+            Some((step, gap)) => {
+                let result = format!("{result}, widest gap {gap:.1e} at token {step}");
+                if gap <= 1e-4 { Ok(Some(result)) } else { Err(result) }
+            }
+        }
+    });
 }
