@@ -79,6 +79,10 @@ pub struct Config {
     pub layer_width: usize,
     /// The parameters of xIELU for each layer: alpha of negative and positive elements, beta, epsilon.
     pub xielu: Vec<[f64; 4]>,
+    /// The caps of gates and of what they are multiplied with; 0 for none.
+    pub situ: [f64; 2],
+    /// Layers after which the residual stream is kept and begins anew.
+    pub residual_period: Option<usize>,
 }
 
 impl Config {
@@ -206,6 +210,13 @@ impl Config {
                 _ => 0,
             },
             xielu: parts::xielu(&keys, count)?,
+            situ: parts::situ(&keys)?,
+            residual_period: match architecture.quirk {
+                Quirk::ResidualAttention => {
+                    keys.count("attn_res.block_size")?.filter(|&period| period > 0)
+                }
+                _ => None,
+            },
         })
     }
 

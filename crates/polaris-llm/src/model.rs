@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polaris_runtime::DeviceRef;
 use polaris_tokenizer::Tokenizer;
 
-use crate::architecture::{Architecture, SlidingRotary};
+use crate::architecture::{Architecture, Quirk, SlidingRotary};
 use crate::config::Config;
 use crate::latent;
 use crate::source::Source;
@@ -138,7 +138,7 @@ impl Model {
     }
 }
 
-/// The rows of the embedding, which those of the output must equal.
+/// The rows of the embedding, which those of the output must equal but for models that choose some of the tokens.
 fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
     let rows = |name: &str, expected: Option<usize>| -> Result<usize> {
         let shape = *weights.require(name)?.shape();
@@ -158,7 +158,11 @@ fn vocabulary(config: &Config, weights: &Weights) -> Result<usize> {
     };
     let count = rows(config.embedding_name(weights), None)?;
     if weights.has("output.weight") {
-        rows("output.weight", Some(count))?;
+        let is_part = config.architecture.quirk == Quirk::LastOutputs;
+        let found = rows("output.weight", (!is_part).then_some(count))?;
+        if found > count {
+            return Err(Error::model(format!("it has logits for {found} of {count} tokens")));
+        }
     }
     if weights.has("position_embd.weight") {
         rows("position_embd.weight", None)?;

@@ -2,7 +2,7 @@
 
 use polaris_ops::causal_conv::MOST_TAPS;
 
-use crate::architecture::{Mixer, Quirk, Recurrent, RecurrentLayers};
+use crate::architecture::{KimiDecay, Mixer, Quirk, Recurrent, RecurrentLayers};
 use crate::config::{Config, Keys, MOST_ELEMENTS, switches};
 use crate::weights::Weights;
 use crate::{Error, Result};
@@ -24,6 +24,8 @@ pub struct Recurrence {
     pub keys: usize,
     /// Columns of a head's state, one for each element of a value.
     pub values: usize,
+    /// The lowest logarithm of a decay, of architectures that bound it.
+    pub lowest_decay: Option<f64>,
 }
 
 impl Recurrence {
@@ -66,6 +68,7 @@ pub(crate) fn check(config: &Config, weights: &Weights) -> Result<()> {
         let (name, expected) = match recurrence.mixer {
             Mixer::ShortConv => ("shortconv.conv.weight", taps * channels),
             Mixer::Mamba => ("ssm_a", keys.saturating_mul(values)),
+            Mixer::KimiDelta(_) => ("ssm_conv1d_q.weight", taps * channels / 3),
             Mixer::Lightning => {
                 ("attn_qkv.weight", (3 * heads).saturating_mul(keys).saturating_mul(config.width))
             }
@@ -101,8 +104,16 @@ fn sizes(keys: &Keys, mixer: Mixer, width: usize, heads: usize) -> Result<Recurr
         Mixer::Lightning => 0,
         _ => keys.require("ssm.conv_kernel")?,
     };
-    let simple =
-        Recurrence { mixer, taps, channels: width, groups: 1, heads: 1, keys: 0, values: width };
+    let simple = Recurrence {
+        mixer,
+        taps,
+        channels: width,
+        groups: 1,
+        heads: 1,
+        keys: 0,
+        values: width,
+        lowest_decay: None,
+    };
     let all = match mixer {
         Mixer::ShortConv => simple,
         Mixer::Lightning => {
@@ -111,6 +122,13 @@ fn sizes(keys: &Keys, mixer: Mixer, width: usize, heads: usize) -> Result<Recurr
                 None => width / heads.max(1),
             };
             Recurrence { channels: 0, groups: heads, heads, keys: size, values: size, ..simple }
+        }
+        Mixer::KimiDelta(decay) => {
+            let size = keys.require("kda.head_dim")?;
+            let channels = size.checked_mul(3 * heads).unwrap_or(usize::MAX);
+            let lowest_decay = lowest_decay(keys, decay)?;
+            let kimi = Recurrence { channels, groups: heads, heads, lowest_decay, ..simple };
+            Recurrence { keys: size, values: size, ..kimi }
         }
         Mixer::Mamba => {
             let inner = keys.require("ssm.inner_size")?;
@@ -141,6 +159,28 @@ fn sizes(keys: &Keys, mixer: Mixer, width: usize, heads: usize) -> Result<Recurr
         all.heads, all.groups, all.keys, all.values, all.taps, all.channels
     );
     all.checked(&what)
+}
+
+/// The bound of decays of Kimi delta attention. Negative infinity stands for none.
+fn lowest_decay(keys: &Keys, decay: KimiDecay) -> Result<Option<f64>> {
+    let key = "kda.gate_lower_bound";
+    if decay == KimiDecay::Softplus {
+        return Ok(None);
+    }
+    let bound = keys.get::<f32>(key)?.map(f64::from).filter(|&bound| bound != f64::NEG_INFINITY);
+    let is_safe = keys.get::<bool>("kda.safe_gate")?.unwrap_or(true);
+    match bound {
+        None if decay == KimiDecay::BoundedByKey => Ok(None),
+        Some(bound) if bound < 0.0 && (is_safe || decay == KimiDecay::BoundedByKey) => {
+            Ok(Some(bound))
+        }
+        _ => Err(Error::model(format!(
+            "`{}` is {}; expected is a number below 0, and `{}` not false",
+            keys.name(key),
+            bound.map_or("missing".to_owned(), |bound| bound.to_string()),
+            keys.name("kda.safe_gate"),
+        ))),
+    }
 }
 
 /// What each layer has, and whether it attends.

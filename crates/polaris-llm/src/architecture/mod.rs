@@ -8,7 +8,7 @@
 mod recurrent;
 mod table;
 
-pub use recurrent::{Mixer, Recurrent, RecurrentLayers};
+pub use recurrent::{KimiDecay, Mixer, Recurrent, RecurrentLayers};
 pub use table::architectures;
 
 use polaris_ops::Pairing;
@@ -302,6 +302,8 @@ pub enum Activation {
     ClampedSwiglu,
     /// xIELU, with parameters of each layer.
     Xielu,
+    /// `b tanh(g / b) sigmoid(g) c tanh(u / c)`, with b and c from `activation.situ_beta` and `situ_linear_beta`.
+    Situ,
 }
 
 /// How experts are chosen and weighted where the file does not say so.
@@ -405,6 +407,10 @@ pub enum Quirk {
     Gemma4,
     /// The same, and four streams beside each other.
     Gemma3n,
+    /// Layers read a mixture of the residual stream and of what it was before; see `plan/residual.rs`.
+    ResidualAttention,
+    /// The output has rows for the last tokens only; the others have logits of negative infinity.
+    LastOutputs,
 }
 
 /// Llama's decoder.

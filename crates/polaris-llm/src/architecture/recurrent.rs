@@ -19,6 +19,8 @@ pub enum Mixer {
         /// Whether every so-manieth head shares keys, not neighbours.
         tiled: bool,
     },
+    /// The delta rule with a decay for each key: Kimi Linear and those that follow it.
+    KimiDelta(KimiDecay),
     /// Mamba 1: a step of time for each channel.
     Mamba,
     /// Mamba 2: heads with a step of time each.
@@ -27,6 +29,17 @@ pub enum Mixer {
     PlamoMamba,
     /// Linear attention whose decay each head has fixed: MiniMax-01.
     Lightning,
+}
+
+/// The logarithm of the decay of Kimi delta attention, from a step of time for each key and a rate for each head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KimiDecay {
+    /// `rate * log(1 + exp(step))`, with rates below 0: Kimi Linear.
+    Softplus,
+    /// `lowest * sigmoid(-rate * step)` with `kda.gate_lower_bound`, as [`KimiDecay::Softplus`] without it: Kimi K3.
+    BoundedByKey,
+    /// `lowest * sigmoid(rate * step)` with `kda.gate_lower_bound`: Ling 3.
+    Bounded,
 }
 
 /// The layers that are recurrent.

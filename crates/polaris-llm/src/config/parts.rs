@@ -104,3 +104,17 @@ pub(super) fn xielu(keys: &Keys, count: usize) -> Result<Vec<[f64; 4]>> {
     };
     Ok((0..count).map(of).collect())
 }
+
+/// The caps of [`Activation::Situ`].
+pub(super) fn situ(keys: &Keys) -> Result<[f64; 2]> {
+    if keys.architecture.activation != Activation::Situ {
+        return Ok([0.0; 2]);
+    }
+    let [gate, up] = ["activation.situ_beta", "activation.situ_linear_beta"];
+    match keys.number(gate, 1.0)? {
+        cap if cap > 0.0 => Ok([cap, keys.number(up, 0.0)?]),
+        cap => {
+            Err(Error::model(format!("`{}` is {cap}; expected is more than 0", keys.name(gate))))
+        }
+    }
+}

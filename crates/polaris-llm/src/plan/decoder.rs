@@ -1,6 +1,8 @@
 //! The plan of a decoder: embedding, layers, logits.
 
 use polaris_core::DType;
+use polaris_ops::copy::Copy;
+use polaris_ops::fill::Fill;
 use polaris_ops::indexing::{Lookup, LookupRule};
 use polaris_ops::{Array, Binary, Norm, NormKind};
 
@@ -58,30 +60,18 @@ pub(crate) fn plan(
 ) -> Result<(Plan, Option<Array>)> {
     let layer_inputs = None;
     let mut decoder = Decoder { build, config, weights, cache, inputs, size, layer_inputs };
-    let mut x = decoder.embed()?;
+    let x = decoder.embed()?;
     if config.layer_width > 0 {
         decoder.layer_inputs = Some(decoder.embed_for_layers(x)?);
     }
-    if config.architecture.quirk == Quirk::Gemma3n {
-        let Some(x) = decoder.altup_layers(x)? else {
-            return Ok((decoder.build.finish(None, arena)?.0, None));
-        };
-        let logits = decoder.logits(x)?;
-        return decoder.build.finish(Some(logits), arena);
-    }
-    let first = x;
-    let last = config.layers.len() - 1;
-    for (number, layer) in config.layers.iter().enumerate() {
-        decoder.build.enter(format!("blk.{number}"));
-        let scope = LayerScope { number, layer };
-        match decoder.layer(&scope, x, first, number == last)? {
-            Some(next) => x = next,
-            // Nobody wants what follows the last cache.
-            None => return Ok((decoder.build.finish(None, arena)?.0, None)),
-        }
-    }
-    decoder.build.enter("");
-    let logits = decoder.logits(x)?;
+    let last = match config.residual_period {
+        Some(period) => decoder.residual_layers(x, period)?,
+        None if config.architecture.quirk == Quirk::Gemma3n => decoder.altup_layers(x)?,
+        None => decoder.layers(x)?,
+    };
+    // Nobody wants what follows the last cache.
+    let Some(last) = last else { return Ok((decoder.build.finish(None, arena)?.0, None)) };
+    let logits = decoder.logits(last)?;
     decoder.build.finish(Some(logits), arena)
 }
 
@@ -151,7 +141,7 @@ impl Decoder<'_> {
     }
 
     /// The norm before a part, which only some architectures lack.
-    fn input_norm(&mut self, x: Value, name: &str) -> Result<Value> {
+    pub fn input_norm(&mut self, x: Value, name: &str) -> Result<Value> {
         match self.norm(x, name)? {
             Some(normed) => Ok(normed),
             None if !self.config.architecture.input_norms => Ok(x),
@@ -203,20 +193,22 @@ impl Decoder<'_> {
         let full = format!("{name}.weight");
         let Some(weight) = self.weights.find(&full) else { return Ok(None) };
         let columns = self.build.dims(x).last().copied().unwrap_or(1);
-        let [rows, found] = *weight.shape().dims() else {
-            return Err(Error::TensorShape {
-                name: full,
-                found: weight.shape().to_string(),
-                expected: format!("[rows, {columns}]"),
-            });
+        // Files leave out a single row.
+        let weight = match *weight.shape().dims() {
+            [found] if found == columns => {
+                let shape = polaris_core::Shape::new(&[1, columns])?;
+                &weight.with_layout(polaris_core::Layout::contiguous(shape))?
+            }
+            [_, found] if found == columns => weight,
+            _ => {
+                return Err(Error::TensorShape {
+                    name: full,
+                    found: weight.shape().to_string(),
+                    expected: format!("[rows, {columns}]"),
+                });
+            }
         };
-        if found != columns {
-            return Err(Error::TensorShape {
-                name: full,
-                found: weight.shape().to_string(),
-                expected: format!("[{rows}, {columns}]"),
-            });
-        }
+        let rows = weight.shape()[0];
         let bias = self.weights.find_shaped(&format!("{name}.bias"), &[rows])?.cloned();
         let scale = self.weights.find_shaped(&format!("{name}.scale"), &[1])?.cloned();
         let weight = self.build.given(weight);
@@ -263,6 +255,22 @@ impl Decoder<'_> {
         }
         let outputs = self.input(&self.inputs.outputs.clone(), self.size.outputs)?;
         self.rows("outputs", x, outputs)
+    }
+
+    /// All layers from the embedding on; `None` if no logits are wanted.
+    fn layers(&mut self, first: Value) -> Result<Option<Value>> {
+        let mut x = first;
+        let last = self.config.layers.len() - 1;
+        for (number, layer) in self.config.layers.iter().enumerate() {
+            self.build.enter(format!("blk.{number}"));
+            let scope = LayerScope { number, layer };
+            match self.layer(&scope, x, first, number == last)? {
+                Some(next) => x = next,
+                None => return Ok(None),
+            }
+        }
+        self.build.enter("");
+        Ok(Some(x))
     }
 
     /// One layer; `None` if it is the last one and no logits are wanted.
@@ -399,6 +407,27 @@ impl Decoder<'_> {
             None => self.linear_required(x, "token_embd")?,
         };
         let logits = self.build.scale("logit_scale", logits, self.config.logit_scale)?;
-        self.build.softcap("softcap", logits, self.config.final_softcap)
+        let logits = self.build.softcap("softcap", logits, self.config.final_softcap)?;
+        match self.config.architecture.quirk {
+            Quirk::LastOutputs => self.without_first(logits),
+            _ => Ok(logits),
+        }
+    }
+
+    /// Logits of the last tokens of the vocabulary, and negative infinity for those before them.
+    fn without_first(&mut self, logits: Value) -> Result<Value> {
+        let words = self.weights.require(self.config.embedding_name(self.weights))?.shape()[0];
+        let [rows, last] = *self.build.dims(logits) else {
+            return Err(Error::model("logits should be a matrix"));
+        };
+        let all = self.build.make(DType::F32, &[rows, words])?;
+        let first = words.saturating_sub(last);
+        if first > 0 {
+            let place = self.build.slice(all, 1, 0..first)?;
+            self.build.emit("no_logits", Fill { value: f64::NEG_INFINITY }, &[], place);
+        }
+        let place = self.build.slice(all, 1, first..words)?;
+        self.build.emit("last_logits", Copy, &[logits], place);
+        Ok(all)
     }
 }

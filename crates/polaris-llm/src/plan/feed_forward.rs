@@ -66,8 +66,8 @@ impl Decoder<'_> {
                 let up = self.build.slice(up, 1, width..2 * width)?;
                 self.gated(scope, activation, [gate, up], scope.layer.limits[1])?
             }
-            // SiLU is for gates; without one a tensor is missing.
-            None if activation == Activation::Silu => {
+            // These are for gates; without one a tensor is missing.
+            None if matches!(activation, Activation::Silu | Activation::Situ) => {
                 return Err(Error::model(format!(
                     "the tensor `{}.weight` is missing",
                     name("gate")
@@ -98,7 +98,12 @@ impl Decoder<'_> {
     ) -> Result<Value> {
         let number = scope.number;
         let xielu = self.config.xielu.get(number).copied();
+        let situ = self.config.situ;
         self.build.fused("gated", factors, move |build, [gate, up]| match activation {
+            Activation::Situ => {
+                let gate = capped(gate, situ[0]) * gate.unary(Unary::Sigmoid);
+                if situ[1] > 0.0 { gate * capped(up, situ[1]) } else { gate * up }
+            }
             Activation::ClampedSwiglu => {
                 let gate = gate.binary(Binary::Minimum, build.constant(7.0));
                 let up = up.ternary(Ternary::Clamp, build.constant(-7.0), build.constant(7.0));
@@ -125,6 +130,11 @@ impl Decoder<'_> {
     }
 }
 
+/// Close to `x` where it is small, and between minus and plus the cap.
+fn capped(x: Term<'_>, cap: f64) -> Term<'_> {
+    cap * (x * (1.0 / cap)).unary(Unary::Tanh)
+}
+
 /// The function of an activation.
 fn activate<'a>(
     build: &'a Expression,
@@ -133,7 +143,7 @@ fn activate<'a>(
     x: Term<'a>,
 ) -> Term<'a> {
     match activation {
-        Activation::Silu | Activation::ClampedSwiglu => x.unary(Unary::Silu),
+        Activation::Silu | Activation::ClampedSwiglu | Activation::Situ => x.unary(Unary::Silu),
         Activation::Gelu => x.unary(Unary::GeluTanh),
         Activation::GeluErf => x.unary(Unary::GeluErf),
         Activation::GeluQuick => x * (1.702 * x).unary(Unary::Sigmoid),

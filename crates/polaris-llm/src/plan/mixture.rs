@@ -42,9 +42,15 @@ impl Decoder<'_> {
         }
         let (ids, weights) = self.route(scope, &mixture, logits)?;
         // Experts of some models work on fewer elements.
-        let input = self.linear(x, &scope.name("ffn_latent_down"))?.unwrap_or(x);
+        let mut input = x;
+        for name in ["ffn_latent_down", "ffn_routed_down"] {
+            input = self.linear(x, &scope.name(name))?.unwrap_or(input);
+        }
         let mut mixed = self.experts(scope, &mixture, input, [ids, weights], "exps")?;
-        mixed = self.linear(mixed, &scope.name("ffn_latent_up"))?.unwrap_or(mixed);
+        mixed = self.norm(mixed, &scope.name("ffn_routed_norm"))?.unwrap_or(mixed);
+        for name in ["ffn_latent_up", "ffn_routed_up"] {
+            mixed = self.linear(mixed, &scope.name(name))?.unwrap_or(mixed);
+        }
         if let Some(grove) = &mixture.grove {
             mixed = self.grove(scope, &mixture, *grove, mixed, logits)?;
         }

@@ -3,6 +3,7 @@
 mod attention;
 mod builder;
 mod decoder;
+mod delta;
 mod feed_forward;
 mod gemma3n;
 mod gemma4;
@@ -10,6 +11,7 @@ mod latent;
 mod mamba;
 mod mixture;
 mod recurrent;
+mod residual;
 
 pub(crate) use builder::{Arena, Builder, Value};
 pub(crate) use decoder::{Size, plan};

@@ -1,11 +1,11 @@
-//! Recurrent parts of layers: short convolutions, gated delta nets, lightning attention. Those of Mamba are in
+//! Recurrent parts of layers: short convolutions and lightning attention. Delta rules are in `delta.rs`, Mamba in
 //! `mamba.rs`.
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_ops::copy::Copy;
 use polaris_ops::fused::Value as Term;
 use polaris_ops::linear_attention::{Decay, LinearAttention, Sharing};
-use polaris_ops::{Array, Binary, CacheWrite, CausalConv, Norm, NormKind, Unary};
+use polaris_ops::{Array, Binary, CacheWrite, CausalConv, NormKind, Unary};
 
 use super::Value;
 use super::decoder::{Decoder, LayerScope};
@@ -61,6 +61,9 @@ impl Decoder<'_> {
                 let sharing = if tiled { Sharing::Tiled } else { Sharing::Neighbours };
                 self.gated_delta(scope, recurrence, sharing, x, wants_result)?
             }
+            Mixer::KimiDelta(decay) => {
+                self.kimi_delta(scope, recurrence, decay, x, wants_result)?
+            }
             Mixer::Mamba => self.mamba(scope, recurrence, x, wants_result)?,
             Mixer::Mamba2 => self.mamba2(scope, recurrence, x, wants_result)?,
             Mixer::PlamoMamba => self.plamo_mamba(scope, recurrence, x, wants_result)?,
@@ -115,15 +118,32 @@ impl Decoder<'_> {
         name: &str,
         silu: bool,
     ) -> Result<Value> {
-        let Recurrence { taps, channels, .. } = *recurrence;
+        self.convolve_part(scope, recurrence, x, name, silu, 0)
+    }
+
+    /// As [`Self::convolve`], of some channels of the layer, from `first` on.
+    pub(super) fn convolve_part(
+        &mut self,
+        scope: &LayerScope<'_>,
+        recurrence: &Recurrence,
+        x: Value,
+        name: &str,
+        silu: bool,
+        first: usize,
+    ) -> Result<Value> {
+        let taps = recurrence.taps;
+        let dims = self.build.dims(x).to_vec();
+        let channels = dims[1];
         let missing = || Error::model("a recurrent layer has no memory");
         let inputs = self.inputs.recurrent.as_ref().ok_or_else(missing)?;
         let tail = self.cache.state(scope.number).tail.as_ref().ok_or_else(missing)?;
         let (places, slots) = (inputs.places.clone(), inputs.tails.clone());
         let (places, slots) = (self.token_input(&places)?, self.token_input(&slots)?);
-        let rows = [tail.shape()[0], taps - 1, channels];
+        let rows = [tail.shape()[0], taps - 1, recurrence.channels];
         let kept = self.build.given(tail);
         let tail = self.build.reshape(kept, &rows)?;
+        let tail = self.build.slice(tail, 2, first..first + channels)?;
+        let kept = self.build.slice(kept, 3, first..first + channels)?;
         let weight = self.floats(&scope.name(&format!("{name}.weight")), &[channels, taps])?;
         let bias = scope.name(&format!("{name}.bias"));
         let bias = match self.weights.has(&bias) {
@@ -131,7 +151,6 @@ impl Decoder<'_> {
             false => None,
         };
         let op = CausalConv { bias: bias.is_some(), silu };
-        let dims = self.build.dims(x).to_vec();
         let output = self.build.make(DType::F32, &dims)?;
         let inputs: Vec<Value> = [x, tail, places, weight].into_iter().chain(bias).collect();
         self.build.emit("conv", op, &inputs, output);
@@ -188,81 +207,6 @@ impl Decoder<'_> {
         }
         let y = self.build.binary("gated", Binary::Mul, c, z)?;
         self.linear_required(y, &scope.name("shortconv.out_proj")).map(Some)
-    }
-
-    /// Rows of the last axis divided by the root of their mean square. Their length is then the root of their number; the
-    /// epsilon is for rows that are zero.
-    fn unit_rows(&mut self, label: &str, x: Value) -> Result<Value> {
-        let dims = self.build.dims(x).to_vec();
-        let length = dims.last().copied().unwrap_or(1) as f64;
-        let epsilon = self.config.epsilon * self.config.epsilon / length;
-        let norm = Norm { kind: NormKind::Rms, epsilon, has_weight: false, has_bias: false };
-        let output = self.build.make(DType::F32, &dims)?;
-        self.build.emit(label, norm, &[x], output);
-        Ok(output)
-    }
-
-    /// The delta rule with a decay for each head.
-    fn gated_delta(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        sharing: Sharing,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
-        let Recurrence { channels, groups, heads, keys, values, .. } = *recurrence;
-        let tokens = self.size.tokens;
-        let mixed = self.linear_rows(x, &scope.name("attn_qkv"), channels)?;
-        let mixed = self.convolve(scope, recurrence, mixed, "ssm_conv1d", true)?;
-        let both = self.build.slice(mixed, 1, 0..2 * groups * keys)?;
-        let both = self.build.split_last(both, keys)?;
-        let both = self.unit_rows("head_norm", both)?;
-        let q = self.build.slice(both, 1, 0..groups)?;
-        let k = self.build.slice(both, 1, groups..2 * groups)?;
-        let v = self.build.slice(mixed, 1, 2 * groups * keys..channels)?;
-        let v = self.build.split_last(v, values)?;
-        // In one matrix, neighbours that share keys have their betas together, and then their steps.
-        let (beta, step, shape) = match self.linear(x, &scope.name("ssm_ba"))? {
-            Some(both) => {
-                let shared = heads / groups;
-                let both = self.build.split_last(both, 2 * shared)?;
-                let beta = self.build.slice(both, 2, 0..shared)?;
-                (beta, self.build.slice(both, 2, shared..2 * shared)?, vec![groups, shared])
-            }
-            None => {
-                let beta = self.linear_rows(x, &scope.name("ssm_beta"), heads)?;
-                let step = self.linear_rows(x, &scope.name("ssm_alpha"), heads)?;
-                (beta, step, vec![heads])
-            }
-        };
-        let beta = self.build.fused("beta", [beta], |_, [x]| x.unary(Unary::Sigmoid))?;
-        let beta = self.build.reshape(beta, &[tokens, heads])?;
-        let bias = self.floats(&scope.name("ssm_dt.bias"), &shape)?;
-        let rate = self.floats(&scope.name("ssm_a"), &shape)?;
-        let decay = self.build.fused("decay", [step, bias, rate], |_, [step, bias, rate]| {
-            rate * softplus(step + bias)
-        })?;
-        let decay = self.build.reshape(decay, &[tokens, heads, 1])?;
-        let depth = keys as f64;
-        let op = LinearAttention {
-            decay: Decay::Head,
-            delta: true,
-            sharing,
-            query_scale: 1.0 / depth,
-            key_scale: 1.0 / depth.sqrt(),
-        };
-        let read = Read { q, k, v, decay, beta: Some(beta), rates: None };
-        let y = self.attend_linearly(scope, recurrence, op, read)?;
-        if !wants_result {
-            return Ok(None);
-        }
-        let z = self.linear_rows(x, &scope.name("attn_gate"), heads * values)?;
-        let z = self.build.split_last(z, values)?;
-        let y = self.norm_of(NormKind::Rms, y, &scope.name("ssm_norm"))?.unwrap_or(y);
-        let y = self.build.fused("gated", [y, z], |_, [y, z]| y * z.unary(Unary::Silu))?;
-        let y = self.build.reshape(y, &[tokens, heads * values])?;
-        self.linear_required(y, &scope.name("ssm_out")).map(Some)
     }
 
     /// Linear attention whose decay is a slope for each head, less steep in later layers.

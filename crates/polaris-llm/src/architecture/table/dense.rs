@@ -44,6 +44,7 @@ pub(super) const DENSE: &[Architecture] = &[
     Architecture { name: "qwen2vl", ..HALVES },
     Architecture { name: "qwen3", ignored: &[], ..HALVES },
     Architecture { name: "qwen3vl", ..HALVES },
+    Architecture { name: "qwen3tts", quirk: Quirk::LastOutputs, ..HALVES },
     Architecture { name: "paddleocr", ..HALVES },
     Architecture { name: "exaone", frequency_factors: true, ..HALVES },
     Architecture { name: "phi3", frequency_factors: true, ..HALVES },
@@ -65,7 +66,12 @@ pub(super) const DENSE: &[Architecture] = &[
         ..HALVES
     },
     Architecture { name: "bitnet", ignored: &[], quirk: Quirk::TiedOutput, ..HALVES },
-    Architecture { name: "openelm", quirk: Quirk::TiedOutput, ..HALVES },
+    Architecture {
+        name: "openelm",
+        quirk: Quirk::TiedOutput,
+        ignored: scales_and!("attn_qkv.scale"),
+        ..HALVES
+    },
     Architecture {
         name: "plamo3",
         window: Window::period(8),

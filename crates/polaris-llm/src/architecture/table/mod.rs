@@ -35,8 +35,15 @@ use scales_and;
 const SCALES: &[&str] = scales_and!();
 /// The same, and the bias of the projection after attention.
 const SCALES_AND_OUTPUT: &[&str] = scales_and!("attn_output.bias");
-/// The same, and all biases of queries, keys and values.
-const SCALES_AND_INPUTS: &[&str] = scales_and!("attn_q.bias", "attn_k.bias", "attn_v.bias");
+/// The same, and biases and scales of queries, keys and values.
+const SCALES_AND_INPUTS: &[&str] = scales_and!(
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+    "attn_q.scale",
+    "attn_k.scale",
+    "attn_v.scale"
+);
 /// The same, and biases of the feed-forward network.
 const SCALES_AND_BIASES: &[&str] =
     scales_and!("attn_output.bias", "ffn_up.bias", "ffn_gate.bias", "ffn_down.bias");

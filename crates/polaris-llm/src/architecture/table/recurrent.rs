@@ -2,14 +2,42 @@
 
 use polaris_ops::route::Gating;
 
-use super::{ADJACENT, GRANITE, HALVES, SCALES_AND_OUTPUT, SIGMOID, UNNORMALIZED};
+use super::{ADJACENT, GRANITE, HALVES, SCALES_AND_OUTPUT, SIGMOID, UNNORMALIZED, scales_and};
 use crate::architecture::{
-    Activation, Architecture, AttentionScale, BASE, Experts, Mixer, Quirk, Recurrent,
-    RecurrentLayers, ResidualScale, Rotated, Window,
+    Activation, Architecture, AttentionScale, BASE, Experts, KimiDecay, Mixer, Normalize, Quirk,
+    Recurrent, RecurrentLayers, ResidualScale, Rotated, Window,
 };
 
 /// Biases that files of Qwen's hybrids may have and that do not count.
 const QWEN_BIASES: &[&str] = &["attn_q.bias", "attn_k.bias", "attn_v.bias"];
+/// Kimi Linear: the delta rule with a decay for each key, and compressed keys without positions.
+const KIMI: Architecture = Architecture {
+    rotary: None,
+    experts: Experts { normalize: Normalize::Yes, ..SIGMOID },
+    recurrent: Recurrent::without_keys(Mixer::KimiDelta(KimiDecay::Softplus)),
+    ignored: scales_and!(
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_q.scale",
+        "attn_k.scale",
+        "attn_v.scale",
+        "ssm_beta.scale"
+    ),
+    ..ADJACENT
+};
+/// The same without scales of attention.
+const KIMI_UNSCALED: &[&str] = scales_and!(
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+    "attn_q.scale",
+    "attn_k.scale",
+    "attn_v.scale",
+    "attn_gate.scale",
+    "attn_output.scale",
+    "ssm_beta.scale"
+);
 /// Qwen 3.5: gated delta nets, and attention with gates in every fourth layer.
 const QWEN_HYBRID: Architecture = Architecture {
     feed_forward_norm: "post_attention_norm",
@@ -61,6 +89,25 @@ pub(super) const RECURRENT: &[Architecture] = &[
             "ssm_out.scale",
         ],
         ..QWEN_HYBRID
+    },
+    Architecture { name: "kimi-linear", ..KIMI },
+    Architecture {
+        name: "kimi-k3",
+        activation: Activation::Situ,
+        experts: SIGMOID,
+        recurrent: Recurrent::without_keys(Mixer::KimiDelta(KimiDecay::BoundedByKey)),
+        ignored: KIMI_UNSCALED,
+        quirk: Quirk::ResidualAttention,
+        ..KIMI
+    },
+    Architecture {
+        name: "bailingmoe3",
+        rotary: ADJACENT.rotary,
+        limits: true,
+        experts: SIGMOID,
+        recurrent: Recurrent::without_keys(Mixer::KimiDelta(KimiDecay::Bounded)),
+        ignored: KIMI_UNSCALED,
+        ..KIMI
     },
     Architecture { name: "lfm2", ..LFM },
     Architecture {
