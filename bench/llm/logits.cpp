@@ -1,11 +1,12 @@
 // Writes the logits that llama.cpp computes for given tokens, to compare ours with.
 //
-//   logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy]
+//   logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy] [plain]
 //
 // TOKENS.txt holds token ids separated by white space. OUT.bin holds the number of rows and of the vocabulary as 32-bit
 // integers, then rows of 32-bit floats, one for each token. The cache is f32 and flash attention is off, so that both
 // sides compute the same. With `decode` the last half of the tokens is computed one by one, with `single` all are. With
-// `greedy` the rows are what the next 64 tokens are chosen from: the largest logit of each row.
+// `greedy` the rows are what the next 64 tokens are chosen from: the largest logit of each row. `plain` leaves weights in
+// the order of the file, where llama.cpp has kernels for another.
 #include "llama.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ static void quiet(ggml_log_level level, const char * text, void *) {
 
 int main(int argc, char ** argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy]\n");
+        fprintf(stderr, "usage: logits MODEL.gguf TOKENS.txt OUT.bin [threads] [decode | single | greedy] [plain]\n");
         return 2;
     }
     llama_log_set(quiet, nullptr);
@@ -38,6 +39,7 @@ int main(int argc, char ** argv) {
     }
     llama_model_params model_params = llama_model_default_params();
     model_params.n_gpu_layers = 0;
+    model_params.use_extra_bufts = argc < 7;
     llama_model * model = llama_model_load_from_file(argv[1], model_params);
     if (!model || tokens.empty()) {
         fprintf(stderr, "cannot load the model, or there are no tokens\n");

@@ -37,20 +37,19 @@ pub fn relative_error(found: &[f32], expected: &[f32]) -> f64 {
     (difference / norm).sqrt()
 }
 
-fn engine(model: &Model, context: usize) -> Result<Engine, Error> {
-    let options = EngineOptions {
-        context,
-        batch: 17,
-        cache: CacheType::F32,
-        precision: Precision::Full,
-        ..EngineOptions::default()
-    };
+fn engine(model: &Model, context: usize, precision: Precision) -> Result<Engine, Error> {
+    let options =
+        EngineOptions { context, batch: 17, cache: CacheType::F32, precision, sequences: 1 };
     Engine::new(model, &options)
 }
 
 /// Half of the tokens as a prompt, the others one by one, as the peer did.
 pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
-    let mut engine = engine(model, tokens.len())?;
+    logits_in(model, tokens, Precision::Full)
+}
+
+fn logits_in(model: &Model, tokens: &[u32], precision: Precision) -> Result<Vec<f32>, Error> {
+    let mut engine = engine(model, tokens.len(), precision)?;
     let (prompt, rest) = tokens.split_at(tokens.len() / 2);
     let mut all = engine.feed(0, prompt, Wanted::All, &|| false)?.to_vec();
     for &token in rest {
@@ -152,6 +151,32 @@ fn logits_are_those_of_llama_cpp() {
     });
 }
 
+/// The median of the relative errors of rows: a row for which another expert is chosen counts no more than others.
+fn median_error(found: &[f32], expected: &[f32], words: usize) -> f64 {
+    let rows = found.chunks_exact(words).zip(expected.chunks_exact(words));
+    let mut errors: Vec<f64> = rows.map(|(a, b)| relative_error(a, b)).collect();
+    errors.sort_by(f64::total_cmp);
+    errors[errors.len() / 2]
+}
+
+/// With activations rounded to int8, logits are as near to those of the weights as llama.cpp's, which rounds them too: an
+/// error of at most one and a half times its own.
+#[test]
+fn rounded_activations_cost_no_more_than_in_llama_cpp() {
+    compare_all("rounded", |model, path, words, peer| {
+        let tokens = tokens_of(path.parent().unwrap());
+        let (_, _, exact) = read_logits(&path.with_extension("logits"));
+        let found =
+            logits_in(model, &tokens, Precision::Int8).map_err(|error| error.to_string())?;
+        assert_eq!(found.len(), tokens.len() * words);
+        let error = |a: &[f32], b: &[f32]| median_error(a, b, words);
+        let (ours, theirs, apart) =
+            (error(&found, &exact), error(peer, &exact), error(&found, peer));
+        let result = format!("{ours:.1e}, of the peer {theirs:.1e}, apart {apart:.1e}");
+        if ours <= 1.5 * theirs { Ok(Some(result)) } else { Err(result) }
+    });
+}
+
 fn largest(row: &[f32]) -> usize {
     // The first of equal ones, as everywhere.
     (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
@@ -168,7 +193,7 @@ fn greedy_continuations_are_those_of_llama_cpp() {
             return Ok(None);
         }
         let run = || -> Result<(usize, Option<(usize, f32)>), Error> {
-            let mut engine = engine(model, prompt.len() + rows.len())?;
+            let mut engine = engine(model, prompt.len() + rows.len(), Precision::Full)?;
             let (mut next, mut equal, mut first) = (prompt.clone(), 0, None);
             for (step, row) in rows.clone().take(count).enumerate() {
                 let found = largest(engine.feed(0, &next, Wanted::Last, &|| false)?);
