@@ -16,6 +16,7 @@ pub struct Chat {
     template: Template,
     conversation: Conversation,
     end_of_turn: Option<String>,
+    truncates: bool,
 }
 
 impl Chat {
@@ -45,7 +46,7 @@ impl Chat {
         };
         let end_of_turn = template.end_of_turn(&bos, &eos);
         let conversation = Conversation { bos, eos, ..Conversation::new(Vec::new()) };
-        Ok(Self { engine, template, conversation, end_of_turn })
+        Ok(Self { engine, template, conversation, end_of_turn, truncates: false })
     }
 
     /// Sets the date that templates may ask for, in seconds since 1970.
@@ -72,6 +73,12 @@ impl Chat {
         if !text.is_empty() {
             messages.insert(0, Message::system(text));
         }
+    }
+
+    /// Whether the oldest turns are dropped from a conversation that does not fit the context any more. Without it, such
+    /// a conversation is an error.
+    pub fn set_truncates(&mut self, truncates: bool) {
+        self.truncates = truncates;
     }
 
     /// Forgets all messages but the system's.
@@ -112,15 +119,43 @@ impl Chat {
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Generated> {
+        let before = self.conversation.messages.clone();
         self.conversation.messages.push(Message::user(text));
         let answered = self.answer(options, on_text, is_cancelled);
         match &answered {
             Ok(generated) => {
                 self.conversation.messages.push(Message::assistant(generated.text.trim()));
             }
-            Err(_) => drop(self.conversation.messages.pop()),
+            Err(_) => self.conversation.messages = before,
         }
         answered
+    }
+
+    /// The tokens of the conversation, after its oldest turns were dropped until there is room for an answer: for what the
+    /// caller asks for, or a quarter of the context, and half of it at most.
+    fn truncated(&mut self, most: Option<usize>) -> Result<(Vec<u32>, usize)> {
+        let context = self.engine.context();
+        let room = most.unwrap_or(context / 4).min(context / 2);
+        let mut dropped = 0;
+        loop {
+            let tokens = self.prompt_tokens()?;
+            let fits = tokens.len() + room <= context;
+            match if fits || !self.truncates { 0 } else { self.drop_turn() } {
+                0 => return Ok((tokens, dropped)),
+                messages => dropped += messages,
+            }
+        }
+    }
+
+    /// Drops the oldest message of the user and what follows it, but for the last one; says how many messages that were.
+    fn drop_turn(&mut self) -> usize {
+        let messages = &mut self.conversation.messages;
+        let first = usize::from(messages.first().is_some_and(|first| first.role() == "system"));
+        let is_turn = |message: &Message| message.role() == "user";
+        match messages.iter().skip(first + 1).position(is_turn) {
+            Some(length) => messages.drain(first..=first + length).count(),
+            None => 0,
+        }
     }
 
     fn answer(
@@ -129,7 +164,7 @@ impl Chat {
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Generated> {
-        let tokens = self.prompt_tokens()?;
+        let (tokens, dropped_messages) = self.truncated(options.max_tokens)?;
         if tokens.len() >= self.engine.context() {
             return Err(Error::ContextFull {
                 tokens: tokens.len() + 1,
@@ -147,6 +182,7 @@ impl Chat {
             }
         }
         let prompt = Prompt { sequence: 0, tokens: &tokens };
-        self.engine.generate(prompt, &options, on_text, is_cancelled)
+        let generated = self.engine.generate(prompt, &options, on_text, is_cancelled)?;
+        Ok(Generated { dropped_messages, ..generated })
     }
 }

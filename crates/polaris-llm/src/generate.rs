@@ -68,6 +68,8 @@ pub struct Generated {
     pub prompt_tokens: usize,
     /// Those of them that were in the cache.
     pub reused_tokens: usize,
+    /// Messages of a chat that were dropped, since they did not fit the context any more.
+    pub dropped_messages: usize,
     /// The time until the prompt was computed.
     pub prompt_time: Duration,
     /// The time after that.
@@ -122,7 +124,8 @@ impl Engine {
         }
         let model = self.model().clone();
         let tokenizer = model.require_tokenizer()?;
-        let mut sampler = Sampler::new(&options.sampling, model.vocabulary())?;
+        let sampling = options.sampling.for_context(self.context());
+        let mut sampler = Sampler::new(&sampling, model.vocabulary())?;
         let mut matcher = match &options.grammar {
             Some(grammar) => Some(Matcher::new(grammar, self.pieces()?)?),
             None => None,
@@ -140,6 +143,7 @@ impl Engine {
             finish: Finish::Length,
             prompt_tokens: prompt.len(),
             reused_tokens,
+            dropped_messages: 0,
             prompt_time: Duration::ZERO,
             time: Duration::ZERO,
         };

@@ -23,6 +23,7 @@ mod own;
 mod perplexity;
 mod plan;
 mod recurrence;
+mod sampling;
 mod source;
 mod weights;
 

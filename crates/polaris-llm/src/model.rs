@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use polaris_runtime::DeviceRef;
+use polaris_sample::Options as SampleOptions;
 use polaris_tokenizer::Tokenizer;
 
 use crate::architecture::{Architecture, Quirk, SlidingRotary};
@@ -27,6 +28,7 @@ struct Shared {
     tokenizer: Option<Tokenizer>,
     template: Option<String>,
     name: Option<String>,
+    sampling: SampleOptions,
     bytes: usize,
 }
 
@@ -77,6 +79,7 @@ impl Model {
             tokenizer,
             template: text("tokenizer.chat_template")?,
             name: text("general.name")?,
+            sampling: crate::sampling::suggested(&source.metadata),
             bytes: source.bytes(),
             config,
             weights,
@@ -130,6 +133,12 @@ impl Model {
     /// Its name, if its file has one.
     pub fn name(&self) -> Option<&str> {
         self.shared.name.as_deref()
+    }
+
+    /// How its file wants tokens to be chosen: the defaults, but for `general.sampling.*` in a GGUF file and
+    /// `generation_config.json` in a folder.
+    pub fn sampling(&self) -> &SampleOptions {
+        &self.shared.sampling
     }
 
     /// Bytes of its tensors.

@@ -29,7 +29,7 @@ pub struct Options {
     pub seed: u64,
     /// Added to the logits of tokens; -inf excludes a token.
     pub logit_bias: Vec<(u32, f32)>,
-    /// How many of the last tokens the penalties look at; 0 disables them.
+    /// How many of the last tokens the penalties look at; 0 disables them, and -1 is for [`Options::for_context`].
     pub penalty_last_n: i32,
     /// Divides positive and multiplies negative logits of tokens that occurred; 1 disables it.
     pub penalty_repeat: f32,
@@ -44,13 +44,13 @@ pub struct Options {
     pub dry_base: f32,
     /// Shorter repetitions are free.
     pub dry_allowed_length: i32,
-    /// How many of the last tokens DRY looks at; 0 disables it.
+    /// How many of the last tokens DRY looks at; 0 disables it, and -1 is for [`Options::for_context`].
     pub dry_last_n: i32,
     /// Sequences of tokens over which no repetition extends; see [`breakers`](crate::breakers).
     pub dry_breakers: Vec<Vec<u32>>,
     /// Keeps logits within so many standard deviations of the largest; 0 disables it.
     pub top_n_sigma: f32,
-    /// Keeps the largest logits; 0 disables it.
+    /// Keeps the largest logits; 0 and -1 disable it.
     pub top_k: i32,
     /// Keeps the tokens whose surprise is nearest to the entropy, up to this probability; 1 disables it.
     pub typical_p: f32,
@@ -108,6 +108,17 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The same with a context of so many tokens where penalties or DRY look back -1 tokens.
+    pub fn for_context(&self, tokens: usize) -> Self {
+        let length = i32::try_from(tokens).unwrap_or(i32::MAX).min(LONGEST_HISTORY);
+        let known = |last_n: i32| if last_n == -1 { length } else { last_n };
+        Self {
+            penalty_last_n: known(self.penalty_last_n),
+            dry_last_n: known(self.dry_last_n),
+            ..self.clone()
+        }
+    }
+
     /// Whether a sampler takes these options with a vocabulary of this size.
     pub fn check(&self, vocabulary_size: usize) -> Result<()> {
         const HISTORY: &str = "0 to 1048576";
@@ -118,7 +129,7 @@ impl Options {
         whole("penalty_last_n", self.penalty_last_n, 0..=LONGEST_HISTORY, HISTORY)?;
         whole("dry_last_n", self.dry_last_n, 0..=LONGEST_HISTORY, HISTORY)?;
         whole("dry_allowed_length", self.dry_allowed_length, 1..=LONGEST_HISTORY, "1 to 1048576")?;
-        whole("top_k", self.top_k, 0..=i32::MAX, "0 (off) and more")?;
+        whole("top_k", self.top_k, -1..=i32::MAX, "0 and -1 (off), and more")?;
         if !(self.penalty_repeat > 0.0
             && self.penalty_repeat.is_finite()
             && self.penalty_repeat.recip().is_finite())

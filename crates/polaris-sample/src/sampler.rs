@@ -171,7 +171,7 @@ impl Sampler {
             candidates::top_n_sigma(&mut self.scores, f64::from(options.top_n_sigma));
         }
         match options.top_k {
-            0 => candidates.fill(&self.scores),
+            ..=0 => candidates.fill(&self.scores),
             k => candidates.fill_top(&self.scores, k as usize),
         }
         if candidates.items.is_empty() {

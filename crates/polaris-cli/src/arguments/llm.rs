@@ -51,25 +51,26 @@ impl EngineChoice {
     }
 }
 
-/// How tokens are chosen. Defaults and order are those of llama.cpp.
+/// How tokens are chosen. Defaults are those that the model's file names, or else llama.cpp's, and so is the order.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingChoice {
     /// Divide logits by this temperature: below 1 is more certain, above 1 more varied, 0 takes the most probable token
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
-    pub temperature: f32,
+    /// [default: the model's, or 0.8]
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f32>,
 
-    /// Sample from the K most probable tokens; 0 for all [default: 40]
-    #[arg(long, value_name = "K")]
+    /// Sample from the K most probable tokens; 0 or -1 for all [default: the model's, or 40]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<i32>,
 
-    /// Sample from the most probable tokens that together have this probability; 1 for all
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
-    pub top_p: f32,
+    /// Sample from the most probable tokens that together have this probability; 1 for all [default: the model's, or 0.95]
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f32>,
 
-    /// Leave out tokens less probable than this part of the most probable one; 0 for none
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    pub min_p: f32,
+    /// Leave out tokens less probable than this part of the most probable one; 0 for none [default: the model's, or 0.05]
+    #[arg(long, value_name = "P")]
+    pub min_p: Option<f32>,
 
     /// Sample from tokens of typical surprise that together have this probability; 1 for all
     #[arg(long, value_name = "P", default_value_t = 1.0)]
@@ -79,17 +80,17 @@ pub struct SamplingChoice {
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub top_n_sigma: f32,
 
-    /// Leave out the most probable tokens with this probability (XTC); 0 for never
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub xtc_probability: f32,
+    /// Leave out the most probable tokens with this probability (XTC); 0 for never [default: the model's, or 0]
+    #[arg(long, value_name = "P")]
+    pub xtc_probability: Option<f32>,
 
-    /// Count tokens above this probability as most probable for XTC
-    #[arg(long, value_name = "P", default_value_t = 0.1)]
-    pub xtc_threshold: f32,
+    /// Count tokens above this probability as most probable for XTC [default: the model's, or 0.1]
+    #[arg(long, value_name = "P")]
+    pub xtc_threshold: Option<f32>,
 
-    /// Divide the logits of recent tokens by this; 1 for no penalty
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub repeat_penalty: f32,
+    /// Divide the logits of recent tokens by this; 1 for no penalty [default: the model's, or 1]
+    #[arg(long, value_name = "X")]
+    pub repeat_penalty: Option<f32>,
 
     /// Subtract this from a token's logit for each time it is recent
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
@@ -99,21 +100,21 @@ pub struct SamplingChoice {
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     pub presence_penalty: f32,
 
-    /// Count this many last tokens as recent
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub repeat_last: i32,
+    /// Count this many last tokens as recent; -1 for the whole context [default: the model's, or 64]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub repeat_last: Option<i32>,
 
     /// Penalise tokens that continue a repetition by this much (DRY); 0 for not at all
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     pub dry_multiplier: f32,
 
-    /// Replace the truncating samplers by mirostat 1 or 2; 0 for neither
-    #[arg(long, value_name = "VERSION", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
-    pub mirostat: u8,
+    /// Replace the truncating samplers by mirostat 1 or 2; 0 for neither [default: the model's, or 0]
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub mirostat: Option<u8>,
 
-    /// Aim at this surprise, in bits, with mirostat
-    #[arg(long, value_name = "X", default_value_t = 5.0)]
-    pub mirostat_tau: f32,
+    /// Aim at this surprise, in bits, with mirostat [default: the model's, or 5]
+    #[arg(long, value_name = "X")]
+    pub mirostat_tau: Option<f32>,
 
     /// Seed the random numbers: the same seed gives the same text [default: 0]
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -131,32 +132,33 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl SamplingChoice {
-    /// The options of the library.
-    pub fn options(&self) -> SampleOptions {
+    /// The options of the library; `model` has those that the user does not give.
+    pub fn options(&self, model: &SampleOptions) -> SampleOptions {
         use polaris::llm::Mirostat;
         SampleOptions {
             seed: self.seed,
             logit_bias: self.logit_bias.clone(),
-            penalty_last_n: self.repeat_last,
-            penalty_repeat: self.repeat_penalty,
+            penalty_last_n: self.repeat_last.unwrap_or(model.penalty_last_n),
+            penalty_repeat: self.repeat_penalty.unwrap_or(model.penalty_repeat),
             penalty_frequency: self.frequency_penalty,
             penalty_presence: self.presence_penalty,
             dry_multiplier: self.dry_multiplier,
             top_n_sigma: self.top_n_sigma,
-            top_k: self.top_k.unwrap_or(40),
+            top_k: self.top_k.unwrap_or(model.top_k),
             typical_p: self.typical,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            xtc_probability: self.xtc_probability,
-            xtc_threshold: self.xtc_threshold,
-            temperature: self.temperature,
+            top_p: self.top_p.unwrap_or(model.top_p),
+            min_p: self.min_p.unwrap_or(model.min_p),
+            xtc_probability: self.xtc_probability.unwrap_or(model.xtc_probability),
+            xtc_threshold: self.xtc_threshold.unwrap_or(model.xtc_threshold),
+            temperature: self.temperature.unwrap_or(model.temperature),
             mirostat: match self.mirostat {
-                1 => Mirostat::V1,
-                2 => Mirostat::V2,
-                _ => Mirostat::Off,
+                Some(1) => Mirostat::V1,
+                Some(2) => Mirostat::V2,
+                Some(_) => Mirostat::Off,
+                None => model.mirostat,
             },
-            mirostat_tau: self.mirostat_tau,
-            ..SampleOptions::default()
+            mirostat_tau: self.mirostat_tau.unwrap_or(model.mirostat_tau),
+            ..model.clone()
         }
     }
 }
@@ -188,6 +190,10 @@ pub struct Chat {
     /// Generate at most this many tokens for an answer [default: what is left of the context]
     #[arg(short = 'n', long, value_name = "N")]
     pub tokens: Option<usize>,
+
+    /// Drop the oldest turns of a conversation that leaves no room for an answer in the context
+    #[arg(long)]
+    pub truncate: bool,
 
     #[command(flatten)]
     pub engine: EngineChoice,

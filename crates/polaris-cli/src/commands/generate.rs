@@ -46,7 +46,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let given = tokens.len();
     let asked = &options.sampling;
     let sampling = Sampling {
-        temperature: f64::from(asked.temperature.max(0.0)),
+        temperature: f64::from(asked.temperature.unwrap_or(0.8).max(0.0)),
         top_k: asked.top_k.map_or(0, |k| k.max(0) as usize),
         seed: asked.seed,
     };

@@ -82,6 +82,13 @@ fn cve_2026_21869_numbers_of_requests() {
     // Keeping no token and counting none as recent means something.
     home.run(&format!("generate {path} --device cpu -p abc -n 0 --top-k=0 --repeat-last=0"))
         .exits_with(0);
+    // So do all tokens, and the whole context.
+    home.run(&format!("generate {path} --device cpu -p abc -n 2 --top-k -1 --repeat-last -1"))
+        .exits_with(0);
+    for option in ["--top-k=-2", "--repeat-last=-2"] {
+        home.run(&format!("generate {path} --device cpu -p abc -n 2 --repeat-penalty 2 {option}"))
+            .exits_with(2);
+    }
 }
 
 #[test]
@@ -145,6 +152,44 @@ fn a_chat_answers_from_stdin() {
         (&messages[0]["role"], &messages[1]["content"]),
         (&"system".into(), &"hello".into())
     );
+}
+
+#[test]
+fn a_chat_drops_its_oldest_turns_if_it_may() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let text = format!("{}\n", "x".repeat(40)).repeat(4);
+    let chat = format!("chat {path} --device cpu -c 128 -n 16 --temperature 0");
+    with_input(&home, &chat, &text).exits_with(3).says(&["context of 128"]);
+    let answer = with_input(&home, &format!("{chat} --truncate"), &text);
+    answer.exits_with(0).says(&["2 oldest messages no longer fit"]);
+    let answer = with_input(&home, &format!("{chat} --truncate --json"), &text).exits_with(0);
+    let dropped = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["dropped_messages"].as_u64().unwrap()
+    };
+    let dropped: Vec<u64> = answer.stdout.lines().map(dropped).collect();
+    assert!(dropped.len() == 4 && dropped[0] == 0 && dropped[3] == 2, "{dropped:?}");
+}
+
+/// What a folder suggests counts where the user says nothing else.
+#[test]
+fn a_folder_suggests_how_tokens_are_chosen() {
+    let home = Home::new();
+    let path = home.path("tiny");
+    std::fs::create_dir(&path).unwrap();
+    folder::write(&path, &Tiny::LLAMA, 1);
+    folder::write_tokenizer(&path);
+    let run = |options: &str| {
+        let path = path.display();
+        let command =
+            format!("generate {path} --device cpu -p abc -n 12 --ignore-end --json {options}");
+        home.run(&command).exits_with(0).json()["text"].clone()
+    };
+    let (greedy, varied) = (run("--temperature 0"), run(""));
+    assert_ne!(greedy, varied);
+    std::fs::write(path.join("generation_config.json"), r#"{"temperature": 0.0}"#).unwrap();
+    assert_eq!((run(""), run("--temperature 0.8")), (greedy, varied));
 }
 
 /// On a fresh machine there is something to talk to.

@@ -18,7 +18,7 @@ use crate::architecture::{self, Architecture, Quirk};
 use crate::form::Form;
 use crate::source::Source;
 use crate::weights::SourceTensor;
-use crate::{Error, Result, own};
+use crate::{Error, Result, own, sampling};
 use settings::Settings;
 
 /// Whether a folder has the configuration of a model.
@@ -49,6 +49,7 @@ pub(crate) fn open(folder: &Path) -> Result<Source> {
     if let Some(template) = template(folder)? {
         writer.set("tokenizer.chat_template", template.as_str())?;
     }
+    write_sampling(&mut writer, folder)?;
     write(&mut writer, &settings, architecture)?;
     write_rope(&mut writer, &settings, architecture, &rope)?;
     let gguf = Gguf::from_bytes(writer.into_bytes()?.into())?;
@@ -182,6 +183,32 @@ fn write_rope(
             true => writer.set(&key(name), *number as u64)?,
             false => writer.set(&key(name), *number as f32)?,
         };
+    }
+    Ok(())
+}
+
+/// How tokens are chosen: names of `generation_config.json`, and of GGUF.
+const SAMPLING: &[(&str, &str)] = &[
+    ("temperature", "temp"),
+    ("top_k", "top_k"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("repetition_penalty", "penalty_repeat"),
+];
+
+fn write_sampling(writer: &mut Writer<'_>, folder: &Path) -> Result<()> {
+    let Some(json) = files::json(&folder.join("generation_config.json"))? else { return Ok(()) };
+    let key = |name: &str| format!("{}{name}", sampling::PREFIX);
+    for (from, name) in SAMPLING {
+        match (json[from].as_i64(), json[from].as_f64()) {
+            (Some(integer), _) => writer.set(&key(name), integer)?,
+            (None, Some(number)) => writer.set(&key(name), number as f32)?,
+            (None, None) => writer,
+        };
+    }
+    // The penalty of transformers is for everything that was said.
+    if json["repetition_penalty"].is_number() {
+        writer.set(&key("penalty_last_n"), -1i64)?;
     }
     Ok(())
 }

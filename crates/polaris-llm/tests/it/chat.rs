@@ -130,6 +130,38 @@ fn a_chat_computes_only_what_is_new() {
 }
 
 #[test]
+fn the_oldest_turns_make_room() {
+    let roles = |chat: &Chat| -> Vec<String> {
+        chat.messages().iter().map(|message| message.role().to_owned()).collect()
+    };
+    let mut chat = Chat::new(engine()).unwrap();
+    chat.set_system("s");
+    chat.set_truncates(true);
+    let mut dropped = 0;
+    for turn in 0..8 {
+        let text = format!("{turn}{}", "x".repeat(50));
+        let answer = chat.ask(&text, &greedy(20), &mut go_on, &|| false).unwrap();
+        // Whole turns go, and only as many as have to.
+        assert!(answer.dropped_messages == 0 || answer.dropped_messages == 2, "{answer:?}");
+        assert!(answer.prompt_tokens + 20 <= 256);
+        assert!(answer.tokens.len() == 20 || answer.finish == Finish::End);
+        dropped += answer.dropped_messages;
+        assert_eq!(chat.messages().len(), 1 + 2 * (turn + 1) - dropped);
+        assert_eq!(roles(&chat)[..2], ["system", "user"]);
+    }
+    assert!(dropped > 4);
+    // What does not fit alone is an error as before, and nothing is lost by it.
+    let before = chat.messages().to_vec();
+    let long = chat.ask(&"x".repeat(300), &greedy(1), &mut go_on, &|| false);
+    assert!(matches!(long, Err(Error::ContextFull { .. })));
+    assert_eq!(chat.messages(), before);
+    // Penalties may look at the whole context.
+    let options = SampleOptions { penalty_last_n: -1, top_k: -1, ..SampleOptions::default() };
+    let options = GenerateOptions { sampling: options, max_tokens: Some(2), ..greedy(2) };
+    chat.ask("y", &options, &mut go_on, &|| false).unwrap();
+}
+
+#[test]
 fn a_template_that_cannot_be_used_is_replaced() {
     let source = source(Tiny::LLAMA.bytes_with(&[], "llama", "{% for %}"));
     let device = devices()[0].clone();

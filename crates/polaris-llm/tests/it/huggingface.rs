@@ -93,6 +93,36 @@ fn tokenizer_template_and_ends_come_from_the_other_files() {
     assert_eq!(template, "{{ messages[0].content }}!");
 }
 
+#[test]
+fn generation_config_suggests_how_tokens_are_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &Tiny::LLAMA, 1);
+    write_tokenizer(folder.path());
+    let sampling = |generation: &str| {
+        std::fs::write(folder.path().join("generation_config.json"), generation).unwrap();
+        load(&Source::open(folder.path()).unwrap())
+    };
+    let model = sampling(
+        r#"{"do_sample": true, "temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": null,
+            "repetition_penalty": 1.05, "eos_token_id": [256, 65]}"#,
+    );
+    let expected = SampleOptions {
+        temperature: 0.6,
+        top_p: 0.9,
+        top_k: 20,
+        penalty_repeat: 1.05,
+        penalty_last_n: -1,
+        ..SampleOptions::default()
+    };
+    assert_eq!(*model.sampling(), expected);
+    let tokenizer = model.require_tokenizer().unwrap();
+    assert!(tokenizer.is_stop(256) && tokenizer.is_stop(65) && !tokenizer.is_stop(66));
+    // What makes no sense is left out.
+    for none in ["{}", "[]", r#"{"temperature": "hot", "top_p": 3, "top_k": -7.5}"#] {
+        assert_eq!(*sampling(none).sampling(), SampleOptions::default(), "{none}");
+    }
+}
+
 /// A folder whose `config.json` has other values for some keys.
 fn changed(changes: &[(&str, Value)]) -> Result<Source, Error> {
     let folder = tempfile::tempdir().unwrap();

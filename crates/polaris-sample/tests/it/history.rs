@@ -35,8 +35,15 @@ fn penalties_count_the_last_tokens() {
     assert_near(&changed(&options, &[0, 1, 0], &logits), &[0.75, -2.75, 2.0, 1.0]);
     // Only the last three count.
     assert_near(&changed(&options, &[0, 1, 2, 2, 2], &logits), &[4.0, -1.0, -0.75, 1.0]);
-    let off = Options { penalty_last_n: 0, ..options };
+    let off = Options { penalty_last_n: 0, ..options.clone() };
     assert_near(&changed(&off, &[0, 1, 2], &logits), &logits);
+    // A context of any length in the place of -1, and of nothing else.
+    let all = Options { penalty_last_n: -1, dry_last_n: -1, ..options.clone() };
+    let known = all.for_context(5);
+    assert_eq!((known.penalty_last_n, known.dry_last_n), (5, 5));
+    assert_near(&changed(&known, &[0, 2, 2, 2, 2], &logits), &[1.25, -1.0, -1.25, 1.0]);
+    assert_eq!(options.for_context(5), options);
+    assert!(Sampler::new(&all.for_context(usize::MAX), 4).is_ok());
 }
 
 #[test]
@@ -144,7 +151,7 @@ fn options_outside_their_range_are_named() {
         ("mirostat_tau", |o, v| o.mirostat_tau = v, vec![nan, -1.0]),
         ("mirostat_eta", |o, v| o.mirostat_eta = v, vec![nan]),
         ("dynamic_temperature_range", |o, v| o.dynamic_temperature_range = v, vec![nan, -1.0]),
-        ("top_k", |o, v| o.top_k = v as i32, vec![-1.0]),
+        ("top_k", |o, v| o.top_k = v as i32, vec![-2.0]),
         ("penalty_last_n", |o, v| o.penalty_last_n = v as i32, vec![-1.0, 1e9]),
         ("dry_last_n", |o, v| o.dry_last_n = v as i32, vec![-1.0]),
         ("dry_allowed_length", |o, v| o.dry_allowed_length = v as i32, vec![0.0]),

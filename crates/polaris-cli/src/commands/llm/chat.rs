@@ -32,6 +32,7 @@ struct Answer<'a> {
     seconds: f64,
     prompt_tokens: usize,
     reused_tokens: usize,
+    dropped_messages: usize,
     prompt_seconds: f64,
 }
 
@@ -67,13 +68,14 @@ pub fn run(global: Global, options: &Chat) -> anyhow::Result<u8> {
     let (_session, device) = device(global, options.engine.mode)?;
     let engine = engine(&options.model, &device, &options.engine)?;
     let mut chat = Conversation::new(engine)?;
+    chat.set_truncates(options.truncate);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     chat.set_time(now.map_or(0, |now| now.as_secs() as i64));
     if let Some(system) = &options.system {
         chat.set_system(system);
     }
     let generate = GenerateOptions {
-        sampling: options.sampling.options(),
+        sampling: options.sampling.options(chat.engine().model().sampling()),
         max_tokens: options.tokens,
         grammar,
         ..GenerateOptions::default()
@@ -141,15 +143,22 @@ fn answer(
             seconds: generated.time.as_secs_f64(),
             prompt_tokens: generated.prompt_tokens,
             reused_tokens: generated.reused_tokens,
+            dropped_messages: generated.dropped_messages,
             prompt_seconds: generated.prompt_time.as_secs_f64(),
         };
         output::print_json_line(&answer)?;
         return Ok(true);
     }
     output::print_line("")?;
+    if generated.dropped_messages > 0 {
+        let dropped = generated.dropped_messages;
+        say!("note: the {dropped} oldest messages no longer fit the context and were dropped");
+    }
     match generated.finish {
         Finish::ContextFull => {
-            say!("note: the context is full; /reset begins anew, -c gives a longer one");
+            say!(
+                "note: the context is full; /reset begins anew, -c gives a longer one, --truncate drops old turns"
+            );
         }
         Finish::Stopped if interrupt::requested() => say!("note: stopped"),
         _ => {}

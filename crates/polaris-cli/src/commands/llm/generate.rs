@@ -47,7 +47,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
         }
     }
     let generate = GenerateOptions {
-        sampling: options.sampling.options(),
+        sampling: options.sampling.options(model.sampling()),
         max_tokens: Some(most),
         stop: options.stop.clone(),
         grammar,
