@@ -199,6 +199,30 @@ class Model:
                     self.tensors[f"{layer}attn_k_b.weight"] = [heads, rank, key - rotated]
                     self.tensors[f"{layer}attn_v_b.weight"] = [heads, value, rank]
 
+    def set_kimi_heads(self, heads):
+        """Heads of Kimi delta attention, and of the latent attention beside it."""
+        key, value = self.get("attention.key_length_mla"), self.get("attention.value_length_mla")
+        rank, rotated, width = self.get("attention.kv_lora_rank"), self.get("rope.dimension_count"), self.get("embedding_length")
+        inner = heads * self.get("kda.head_dim")
+        shared = self.get("attention.head_count_kv")
+        self.set("attention.head_count", [heads for _ in shared])
+        for name, dims in self.tensors.items():
+            if not name.startswith("blk."):
+                continue
+            tensor, is_latent = name.split(".", 2)[2], shared[int(name.split(".")[1])] > 0
+            if is_latent:
+                whole = {"attn_q.weight": [heads * key, width], "attn_q_b.weight": [heads * key, dims[-1]],
+                         "attn_k_b.weight": [heads, rank, key - rotated], "attn_v_b.weight": [heads, value, rank],
+                         "attn_output.weight": [width, heads * value],
+                         "attn_gate.weight": [heads if dims in ([1, width], [width]) else heads * value, width]}
+            else:
+                whole = {"attn_output.weight": [width, inner], "ssm_beta.weight": [heads, width], "ssm_dt.bias": [inner],
+                         "ssm_a": [heads] if self.arch == "kimi-k3" else [heads, 1]}
+                if re.match("(attn_[qkv]|ssm_g|ssm_g_b|ssm_f_b|ssm_conv1d_[qkv])[.]", tensor) or (
+                        self.arch == "bailingmoe3" and re.match("ssm_[fg]_a[.]", tensor)):
+                    whole[tensor] = [inner] + dims[1:]
+            dims[:] = whole.get(tensor, dims)
+
     def set_experts(self, count, used):
         old = self.get("expert_count")
         self.set("expert_count", count)
@@ -270,6 +294,15 @@ def vary(model, choose):
         model.set_latent_heads(choose.choice([1, 2, 3, 6]), not mla or arch == "deepseek2" and choose.random() < 0.4)
         if model.get("attention.indexer.top_k"):
             model.set("attention.indexer.top_k", 64)
+    if model.get("kda.head_dim"):
+        model.set_kimi_heads(choose.choice([1, 2, 3]))
+        if arch == "kimi-k3":
+            model.set("attn_res.block_size", choose.choice([1, 2, 3]))
+            model.drop("kda.gate_lower_bound") if choose.random() < 0.3 else None
+    if arch == "qwen3next" and choose.random() < 0.5:
+        # As older files have it: one matrix for queries, keys, values and gates.
+        model.tensors = {name: dims for name, dims in model.tensors.items()
+                         if "ssm_in" in name or not re.search("0.attn_(qkv|gate)", name)}
     if model.get("expert_count"):
         count = choose.choice([2, 4, 6, 8])
         model.set_experts(count, choose.randint(1, min(count, 4)))
