@@ -8,23 +8,23 @@ use crate::hybrid::{
     CHANNELS, GROUPS, HEADS, INNER, SIZE, STATE, STATES, TAPS, VALUE, WIDTH, layers,
 };
 
-type Row = Vec<f64>;
+pub type Row = Vec<f64>;
 
 /// The definition of `qwen35`, `lfm2` and `mamba2`.
 pub struct Definition {
-    architecture: &'static str,
-    tensors: BTreeMap<String, (Vec<usize>, Vec<f64>)>,
+    pub architecture: &'static str,
+    pub tensors: BTreeMap<String, (Vec<usize>, Vec<f64>)>,
 }
 
-fn silu(x: f64) -> f64 {
+pub fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
-fn sigmoid(x: f64) -> f64 {
+pub fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn softplus(x: f64) -> f64 {
+pub fn softplus(x: f64) -> f64 {
     x.exp().ln_1p()
 }
 
@@ -39,11 +39,11 @@ impl Definition {
         Self { architecture, tensors: source.tensors.iter().map(tensor).collect() }
     }
 
-    fn all(&self, layer: usize, name: &str) -> &[f64] {
+    pub fn all(&self, layer: usize, name: &str) -> &[f64] {
         &self.tensors[&format!("blk.{layer}.{name}")].1
     }
 
-    fn product(&self, name: &str, x: &[f64]) -> Row {
+    pub fn product(&self, name: &str, x: &[f64]) -> Row {
         let (_, values) = &self.tensors[name];
         values
             .chunks_exact(x.len())
@@ -51,21 +51,21 @@ impl Definition {
             .collect()
     }
 
-    fn times(&self, layer: usize, name: &str, x: &[f64]) -> Row {
+    pub fn times(&self, layer: usize, name: &str, x: &[f64]) -> Row {
         self.product(&format!("blk.{layer}.{name}.weight"), x)
     }
 
-    fn normed(weight: &[f64], x: &[f64]) -> Row {
+    pub fn normed(weight: &[f64], x: &[f64]) -> Row {
         let mean = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
         x.iter().zip(weight).map(|(x, w)| x / (mean + f64::from(1e-5f32)).sqrt() * w).collect()
     }
 
-    fn norm(&self, layer: usize, name: &str, x: &[f64]) -> Row {
+    pub fn norm(&self, layer: usize, name: &str, x: &[f64]) -> Row {
         Self::normed(self.all(layer, &format!("{name}.weight")), x)
     }
 
     /// Each row and those before it, weighted by channel.
-    fn conv(&self, layer: usize, name: &str, rows: &[Row]) -> Vec<Row> {
+    pub fn conv(&self, layer: usize, name: &str, rows: &[Row]) -> Vec<Row> {
         let weights = self.all(layer, &format!("{name}.weight"));
         let bias = self.tensors.get(&format!("blk.{layer}.{name}.bias"));
         let at = |token: usize, channel: usize| {

@@ -2,8 +2,8 @@
 
 use polaris_gguf::TensorType;
 use polaris_llm::{
-    CacheType, Chat, Engine, EngineOptions, Error, GenerateOptions, PerplexityOptions, Precision,
-    Prompt, Wanted,
+    CacheType, Chat, Engine, EngineOptions, Error, GenerateOptions, Model, PerplexityOptions,
+    Precision, Prompt, Wanted,
 };
 use polaris_runtime::DeviceRef;
 
@@ -293,4 +293,30 @@ fn lists_of_switches_are_booleans_or_integers() {
         writer.set(key, &[true][..]).unwrap();
     });
     assert!(short.is_err());
+}
+
+/// Models of speech choose among the last tokens of their vocabulary.
+#[test]
+fn an_output_may_have_rows_for_the_last_tokens() {
+    const LAST: usize = 40;
+    let tiny = Tiny { architecture: "qwen3tts", ..Tiny::LLAMA };
+    let (whole, mut part) = (tiny.source(), tiny.source());
+    let output = part.tensors.get_mut("output.weight").unwrap();
+    let bytes = output.parts.concat();
+    let row = bytes.len() / WORDS;
+    output.parts = vec![bytes[(WORDS - LAST) * row..].to_vec().into()];
+    output.dims[0] = LAST;
+    for device in devices() {
+        let [found, expected] = [&part, &whole].map(|source| {
+            let model = Model::load(source, &device, &Default::default(), |_| Ok(())).unwrap();
+            assert_eq!(model.vocabulary(), WORDS);
+            let mut engine = Engine::new(&model, &exact()).unwrap();
+            engine.feed(0, &tokens(9, 3), Wanted::Last, &|| false).unwrap().to_vec()
+        });
+        let (none, last) = found.split_at(WORDS - LAST);
+        assert!(none.iter().all(|&logit| logit == f32::NEG_INFINITY));
+        let expected: Vec<f64> =
+            expected[WORDS - LAST..].iter().map(|&logit| f64::from(logit)).collect();
+        assert!(difference(last, &expected) < 1e-6);
+    }
 }

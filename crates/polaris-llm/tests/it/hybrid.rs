@@ -21,9 +21,17 @@ pub const STATE: usize = 8;
 pub const VALUE: usize = 8;
 pub const INNER: usize = STATES * VALUE;
 pub const CHANNELS: usize = INNER + 2 * GROUPS * STATE;
+/// Compressed keys, and how many of their elements are rotated.
+pub const RANK: usize = 12;
+pub const ROTATED: usize = 4;
+/// Layers after which the residual stream of Kimi K3 begins anew.
+pub const PERIOD: usize = 2;
+/// The bound of its decays, and the caps of its gates.
+pub const LOWEST: f32 = -4.0;
+pub const CAPS: [f32; 2] = [2.0, 3.0];
 
 /// Architectures that [`hybrid`] knows.
-pub const ARCHITECTURES: [&str; 10] = [
+pub const ARCHITECTURES: [&str; 13] = [
     "qwen35",
     "qwen3next",
     "lfm2",
@@ -34,6 +42,9 @@ pub const ARCHITECTURES: [&str; 10] = [
     "nemotron_h",
     "plamo2",
     "minimax-01",
+    "kimi-linear",
+    "kimi-k3",
+    "bailingmoe3",
 ];
 
 type Tensors = Vec<(String, Vec<usize>)>;
@@ -119,6 +130,64 @@ fn part(kind: &str, architecture: &str) -> Vec<(&'static str, Vec<usize>)> {
             ("ssm_norm.weight", vec![GROUPS, INNER / GROUPS]),
             ("ssm_out.weight", vec![WIDTH, INNER]),
         ],
+        "kimi" => {
+            let inner = HEADS * SIZE;
+            let mut all = vec![
+                ("attn_q.weight", vec![inner, WIDTH]),
+                ("attn_k.weight", vec![inner, WIDTH]),
+                ("attn_v.weight", vec![inner, WIDTH]),
+                ("ssm_conv1d_q.weight", vec![inner, TAPS]),
+                ("ssm_conv1d_k.weight", vec![inner, TAPS]),
+                ("ssm_conv1d_v.weight", vec![inner, TAPS]),
+                ("ssm_beta.weight", vec![HEADS, WIDTH]),
+                ("ssm_a", vec![HEADS, 1]),
+                ("ssm_dt.bias", vec![inner]),
+                ("ssm_norm.weight", vec![SIZE]),
+                ("attn_output.weight", vec![WIDTH, inner]),
+            ];
+            all.extend(match architecture {
+                "bailingmoe3" => {
+                    vec![
+                        ("ssm_f_a.weight", vec![inner, WIDTH]),
+                        ("ssm_g_a.weight", vec![inner, WIDTH]),
+                    ]
+                }
+                _ => vec![
+                    ("ssm_f_a.weight", vec![SIZE, WIDTH]),
+                    ("ssm_f_b.weight", vec![inner, SIZE]),
+                ],
+            });
+            all.extend(match architecture {
+                "kimi-k3" => vec![("ssm_g.weight", vec![inner, WIDTH])],
+                "kimi-linear" => {
+                    vec![
+                        ("ssm_g_a.weight", vec![SIZE, WIDTH]),
+                        ("ssm_g_b.weight", vec![inner, SIZE]),
+                    ]
+                }
+                _ => Vec::new(),
+            });
+            all
+        }
+        "latent" => {
+            let mut all = vec![
+                ("attn_q.weight", vec![HEADS * SIZE, WIDTH]),
+                ("attn_kv_a_mqa.weight", vec![RANK + ROTATED, WIDTH]),
+                ("attn_kv_a_norm.weight", vec![RANK]),
+                ("attn_k_b.weight", vec![HEADS, RANK, SIZE - ROTATED]),
+                ("attn_v_b.weight", vec![HEADS, SIZE, RANK]),
+                ("attn_output.weight", vec![WIDTH, HEADS * SIZE]),
+            ];
+            match architecture {
+                "kimi-k3" => all.push(("attn_gate.weight", vec![HEADS * SIZE, WIDTH])),
+                "bailingmoe3" => all.push(("attn_gate.weight", vec![HEADS, WIDTH])),
+                _ => {}
+            }
+            all
+        }
+        "streams" => {
+            vec![("attn_res_score.weight", vec![WIDTH]), ("ffn_res_score.weight", vec![WIDTH])]
+        }
         "conv" => vec![
             ("shortconv.in_proj.weight", vec![3 * WIDTH, WIDTH]),
             ("shortconv.conv.weight", vec![WIDTH, TAPS]),
@@ -144,6 +213,11 @@ pub fn layers(architecture: &str) -> Vec<Vec<&'static str>> {
         "falcon-h1" => vec![vec!["attention", "mamba2", "network"]; 2],
         "nemotron_h" => vec![vec!["mamba2"], vec!["attention"], vec!["network"]],
         "plamo2" => vec![vec!["plamo", "network"], vec!["attention", "network"]],
+        "kimi-linear" | "bailingmoe3" => vec![vec!["kimi", "network"], vec!["latent", "network"]],
+        "kimi-k3" => {
+            let kimi = vec!["kimi", "network", "streams"];
+            vec![kimi.clone(), vec!["latent", "network", "streams"], kimi]
+        }
         _ => vec![vec!["lightning", "network"], vec!["attention", "network"]],
     }
 }
@@ -155,6 +229,9 @@ fn tensors(architecture: &str) -> Tensors {
         (last.to_owned(), vec![WIDTH]),
         ("output.weight".to_owned(), vec![WORDS, WIDTH]),
     ];
+    if architecture == "kimi-k3" {
+        all.push(("output_res_score.weight".to_owned(), vec![WIDTH]));
+    }
     for (number, parts) in layers(architecture).into_iter().enumerate() {
         let mut add =
             |name: &str, dims: Vec<usize>| all.push((format!("blk.{number}.{name}"), dims));
@@ -169,6 +246,15 @@ fn tensors(architecture: &str) -> Tensors {
         }
     }
     all
+}
+
+fn is_kimi(architecture: &str) -> bool {
+    layers(architecture)[0].contains(&"kimi")
+}
+
+/// The part that attends.
+fn attention(architecture: &str) -> &'static str {
+    if is_kimi(architecture) { "latent" } else { "attention" }
 }
 
 /// A model with other values for some keys.
@@ -192,23 +278,37 @@ pub fn hybrid_with(architecture: &str, other: &[(&str, u32)]) -> Vec<u8> {
     set("ssm.state_size", STATE as u32);
     set("ssm.time_step_rank", STATES as u32);
     set("ssm.group_count", GROUPS as u32);
+    if is_kimi(architecture) {
+        set("attention.key_length_mla", SIZE as u32);
+        set("attention.value_length_mla", SIZE as u32);
+        set("attention.kv_lora_rank", RANK as u32);
+        set("rope.dimension_count", ROTATED as u32);
+        set("kda.head_dim", SIZE as u32);
+        set("attn_res.block_size", PERIOD as u32);
+    }
     let by_part = |name: &str, value: usize| -> Vec<u32> {
         parts.iter().map(|parts| if parts.contains(&name) { value as u32 } else { 0 }).collect()
     };
-    let is_lightning = architecture == "minimax-01";
-    let heads = match is_lightning {
+    let all_have_heads = architecture == "minimax-01" || is_kimi(architecture);
+    let heads = match all_have_heads {
         true => vec![HEADS as u32; parts.len()],
         false => by_part("attention", HEADS),
     };
     let counts = [
         ("attention.head_count", heads),
-        ("attention.head_count_kv", by_part("attention", KEY_HEADS)),
+        ("attention.head_count_kv", by_part(attention(architecture), KEY_HEADS)),
         ("feed_forward_length", by_part("network", HIDDEN)),
     ];
     for (key, values) in counts {
         writer.set(&format!("{architecture}.{key}"), &values[..]).unwrap();
     }
-    let floats = [("attention.layer_norm_rms_epsilon", 1e-5f32), ("residual_scale", 1.2)];
+    let floats = [
+        ("attention.layer_norm_rms_epsilon", 1e-5f32),
+        ("residual_scale", 1.2),
+        ("kda.gate_lower_bound", LOWEST),
+        ("activation.situ_beta", CAPS[0]),
+        ("activation.situ_linear_beta", CAPS[1]),
+    ];
     for (key, value) in floats {
         writer.set(&format!("{architecture}.{key}"), value).unwrap();
     }

@@ -8,6 +8,7 @@ mod hostile;
 mod hostile_folders;
 mod huggingface;
 mod hybrid;
+mod kimi;
 mod latent;
 mod peers;
 mod recurrent;

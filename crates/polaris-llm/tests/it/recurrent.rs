@@ -2,24 +2,31 @@
 
 use std::cell::Cell;
 
-use polaris_llm::{CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Precision, Wanted};
+use polaris_llm::{
+    CacheType, Engine, EngineOptions, Error, LoadOptions, Model, Precision, SourceTensor, Wanted,
+};
 use polaris_runtime::DeviceRef;
 
 use crate::common::devices;
 use crate::definition::Definition;
-use crate::hybrid::{ARCHITECTURES, CONTEXT, WORDS, hybrid, hybrid_with};
+use crate::hybrid::{
+    ARCHITECTURES, CHANNELS, CONTEXT, GROUPS, STATE, STATES, VALUE, WORDS, hybrid, hybrid_with,
+};
 use crate::tiny::source;
 
 fn engine(architecture: &str, device: &DeviceRef, batch: usize, sequences: usize) -> Engine {
     let model = Model::load(&hybrid(architecture), device, &LoadOptions::default(), |_| Ok(()));
-    let options = EngineOptions {
+    Engine::new(&model.unwrap(), &exact(batch, sequences)).unwrap()
+}
+
+fn exact(batch: usize, sequences: usize) -> EngineOptions {
+    EngineOptions {
         context: sequences * CONTEXT,
         batch,
         sequences,
         cache: CacheType::F32,
         precision: Precision::Full,
-    };
-    Engine::new(&model.unwrap(), &options).unwrap()
+    }
 }
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
@@ -45,9 +52,13 @@ fn all(engine: &mut Engine, tokens: &[u32]) -> Vec<f32> {
 #[test]
 fn recurrent_layers_are_their_definition() {
     let tokens = tokens(40, 1);
-    for architecture in ["qwen35", "lfm2", "mamba2"] {
+    let kimi = ["kimi-linear", "kimi-k3", "bailingmoe3"];
+    for architecture in ["qwen35", "lfm2", "mamba2"].into_iter().chain(kimi) {
         let definition = Definition::new(architecture, &hybrid(architecture));
-        let expected = definition.logits(&tokens).concat();
+        let expected = match kimi.contains(&architecture) {
+            true => definition.kimi_logits(&tokens).concat(),
+            false => definition.logits(&tokens).concat(),
+        };
         for device in devices() {
             let mut engine = engine(architecture, &device, 64, 1);
             let (prompt, rest) = tokens.split_at(27);
@@ -58,6 +69,37 @@ fn recurrent_layers_are_their_definition() {
             let error = difference(&found, &expected);
             assert!(error < 5e-5, "{architecture} on {}: {error:e}", device.id());
         }
+    }
+}
+
+/// Older files of Qwen3-Next have queries, keys, values and gates in one matrix, group by group.
+#[test]
+fn one_matrix_is_taken_apart() {
+    let apart = hybrid("qwen3next");
+    let mut joined = hybrid("qwen3next");
+    let mut take = |name: &str| joined.tensors.remove(&format!("blk.0.{name}.weight")).unwrap();
+    let (mixed, gate) = (take("attn_qkv"), take("attn_gate"));
+    let bytes = [mixed.parts.concat(), gate.parts.concat()].concat();
+    let rows: Vec<&[u8]> = bytes.chunks_exact(mixed.dims[1] * 4).collect();
+    let share = STATES / GROUPS * VALUE;
+    let mut parts = Vec::new();
+    for group in 0..GROUPS {
+        // Where each of the four begins, and how many of its rows a group has.
+        let (keys, values) = (GROUPS * STATE, 2 * GROUPS * STATE);
+        for (begin, size) in [(0, STATE), (keys, STATE), (values, share), (CHANNELS, share)] {
+            parts.push(rows[begin + group * size..][..size].concat());
+        }
+    }
+    let dims = vec![rows.len(), mixed.dims[1]];
+    let all = SourceTensor { dims, parts: vec![parts.concat().into()], ..mixed };
+    joined.tensors.insert("blk.0.ssm_in.weight".to_owned(), all);
+    for device in devices() {
+        let [found, expected] = [&joined, &apart].map(|source| {
+            let model = Model::load(source, &device, &LoadOptions::default(), |_| Ok(())).unwrap();
+            let mut engine = Engine::new(&model, &exact(7, 1)).unwrap();
+            self::all(&mut engine, &tokens(20, 7))
+        });
+        assert!(difference(&found, &wide(&expected)) < 1e-6);
     }
 }
 
@@ -182,7 +224,9 @@ fn memory_of_states_does_not_grow_with_tokens() {
 fn sizes_that_contradict_tensors_are_errors() {
     let device = devices()[0].clone();
     let keys = ["ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"];
-    for key in keys.into_iter().chain(["ssm.group_count", "shortconv.l_cache", "block_count"]) {
+    let others = ["ssm.group_count", "shortconv.l_cache", "block_count", "kda.head_dim"];
+    let kimi = ["attn_res.block_size", "attention.kv_lora_rank", "rope.dimension_count"];
+    for key in keys.into_iter().chain(others).chain(kimi) {
         for value in [0, 1, 3, 33, 1 << 20, u32::MAX] {
             for architecture in ARCHITECTURES {
                 let source = source(hybrid_with(architecture, &[(key, value)]));
@@ -193,7 +237,8 @@ fn sizes_that_contradict_tensors_are_errors() {
                     engine.feed(0, &[1, 2, 3], Wanted::Last, &|| false).map(|_| ())
                 });
                 // Other architectures do not read all of these.
-                let is_read = architecture == "mamba2" && key.starts_with("ssm");
+                let is_read = architecture == "mamba2" && key.starts_with("ssm")
+                    || architecture == "kimi-k3" && key == "kda.head_dim";
                 assert!(fed.is_err() || !is_read, "{architecture} {key} {value}");
             }
         }
