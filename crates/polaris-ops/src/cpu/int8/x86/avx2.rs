@@ -25,6 +25,20 @@ impl Simd for Avx2 {
     type Floats = [__m256; 2];
 
     #[inline(always)]
+    fn fifths(self, bits: [u8; 4]) -> __m256i {
+        // SAFETY: see `load`.
+        unsafe {
+            let all = _mm256_set1_epi32(i32::from_le_bytes(bits));
+            let byte = 0x0101_0101_0101_0101;
+            let own = _mm256_setr_epi64x(0, byte, 2 * byte, 3 * byte);
+            let each = _mm256_shuffle_epi8(all, own);
+            let own = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+            let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(each, own), own);
+            _mm256_and_si256(is_set, _mm256_set1_epi8(16))
+        }
+    }
+
+    #[inline(always)]
     fn floats(self, bytes: u128) -> [__m256; 2] {
         // SAFETY: see `load`.
         unsafe {
@@ -147,6 +161,12 @@ unsafe impl Vectors for Avx2 {
             }
             Rounded { bytes, scale: most * (1.0 / MOST), sums: halves }
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, from: *const u8) {
+        // SAFETY: every processor of this architecture has the instruction, which touches nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

@@ -26,6 +26,12 @@ impl Simd for Vnni {
     type Floats = __m512;
 
     #[inline(always)]
+    fn fifths(self, bits: [u8; 4]) -> __m256i {
+        // SAFETY: see `load`.
+        unsafe { _mm256_maskz_mov_epi8(u32::from_le_bytes(bits), _mm256_set1_epi8(16)) }
+    }
+
+    #[inline(always)]
     fn floats(self, bytes: u128) -> __m512 {
         // SAFETY: see `load`.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(sixteen(bytes))) }
@@ -90,6 +96,12 @@ unsafe impl Vectors for Vnni {
             let sums = [_mm512_reduce_add_epi32(a), _mm512_reduce_add_epi32(b)];
             Rounded { bytes, scale: most * (1.0 / MOST), sums }
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, from: *const u8) {
+        // SAFETY: every processor of this architecture has the instruction, which touches nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]
