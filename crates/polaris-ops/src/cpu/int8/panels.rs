@@ -116,7 +116,7 @@ fn unpack<B: Blocks, V: Vectors>(simd: V, blocks: &[u8], to: &mut Unpacked) {
     let levels = B::levels(simd, blocks);
     // SAFETY: there is room for each of them.
     unsafe {
-        for (&from, to) in levels.levels.iter().zip(to.levels.as_chunks_mut::<32>().0) {
+        for (&from, to) in levels.levels.iter().zip(to.levels.as_chunks_mut::<64>().0) {
             simd.store_bytes(from, to.as_mut_ptr());
         }
         simd.store_floats(levels.scales, to.scales.as_mut_ptr());

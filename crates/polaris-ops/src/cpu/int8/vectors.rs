@@ -140,9 +140,9 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
-    unsafe fn store_bytes(self, bytes: [u8; 32], to: *mut u8) {
+    unsafe fn store_bytes(self, bytes: [u8; 64], to: *mut u8) {
         // SAFETY: by the caller's word.
-        unsafe { to.cast::<[u8; 32]>().write_unaligned(bytes) }
+        unsafe { to.cast::<[u8; 64]>().write_unaligned(bytes) }
     }
 
     #[inline(always)]
