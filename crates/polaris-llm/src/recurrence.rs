@@ -125,7 +125,7 @@ fn sizes(keys: &Keys, mixer: Mixer, width: usize, heads: usize) -> Result<Recurr
         }
         Mixer::KimiDelta(decay) => {
             let size = keys.require("kda.head_dim")?;
-            let channels = size.checked_mul(3 * heads).unwrap_or(usize::MAX);
+            let channels = size.saturating_mul(3 * heads);
             let lowest_decay = lowest_decay(keys, decay)?;
             let kimi = Recurrence { channels, groups: heads, heads, lowest_decay, ..simple };
             Recurrence { keys: size, values: size, ..kimi }

@@ -6,8 +6,11 @@ use polaris_sample::{Mirostat, Options};
 /// The prefix of the keys.
 pub(crate) const PREFIX: &str = "general.sampling.";
 
+/// Sets an option to a number.
+type Set = fn(&mut Options, f64);
+
 /// Keys, and what their numbers are.
-const KEYS: &[(&str, fn(&mut Options, f64))] = &[
+const KEYS: &[(&str, Set)] = &[
     ("temp", |options, value| options.temperature = value as f32),
     ("top_k", |options, value| options.top_k = value as i32),
     ("top_p", |options, value| options.top_p = value as f32),

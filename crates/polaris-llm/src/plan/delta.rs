@@ -7,7 +7,7 @@ use polaris_ops::{Norm, NormKind, Unary};
 
 use super::Value;
 use super::decoder::{Decoder, LayerScope};
-use super::recurrent::{Read, softplus};
+use super::recurrent::{Part, Read, softplus};
 use crate::Result;
 use crate::architecture::KimiDecay;
 use crate::recurrence::Recurrence;
@@ -28,16 +28,15 @@ impl Decoder<'_> {
     /// The delta rule for queries and keys that [`Self::unit_rows`] made.
     fn delta_rule(
         &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
+        part: &Part<'_>,
         decay: Decay,
         sharing: Sharing,
         read: Read,
     ) -> Result<Value> {
-        let depth = recurrence.keys as f64;
+        let depth = part.recurrence.keys as f64;
         let (query_scale, key_scale) = (1.0 / depth, 1.0 / depth.sqrt());
         let op = LinearAttention { decay, delta: true, sharing, query_scale, key_scale };
-        self.attend_linearly(scope, recurrence, op, read)
+        self.attend_linearly(part, op, read)
     }
 
     /// What heads read, `[tokens, heads, values]`, normalised and times a function of gates: a part of the residual stream.
@@ -59,12 +58,8 @@ impl Decoder<'_> {
 
     /// What goes through the convolution, `[tokens, channels]`: queries, keys and values; and the gates of files that have
     /// all of them in one matrix, group by group: `[tokens, heads, values]`.
-    fn delta_inputs(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-    ) -> Result<(Value, Option<Value>)> {
+    fn delta_inputs(&mut self, part: &Part<'_>) -> Result<(Value, Option<Value>)> {
+        let Part { scope, recurrence, x, .. } = *part;
         let Recurrence { channels, groups, heads, keys, values, .. } = *recurrence;
         let all = scope.name("ssm_in");
         let has = |name: &str| self.weights.has(&format!("{name}.weight"));
@@ -80,11 +75,11 @@ impl Decoder<'_> {
         let gate = self.build.make(DType::F32, &[tokens, inner])?;
         let (mut from, mut to) = (0, 0);
         for (size, whole) in [(keys, mixed), (keys, mixed), (share, mixed), (share, gate)] {
-            let part = self.build.slice(product, 2, from..from + size)?;
+            let rows = self.build.slice(product, 2, from..from + size)?;
             let start = if whole == gate { 0 } else { to };
             let place = self.build.slice(whole, 1, start..start + groups * size)?;
             let place = self.build.split_last(place, size)?;
-            self.build.emit("take_apart", Copy, &[part], place);
+            self.build.emit("take_apart", Copy, &[rows], place);
             from += size;
             to += groups * size;
         }
@@ -95,16 +90,14 @@ impl Decoder<'_> {
     /// The delta rule with a decay for each head.
     pub(super) fn gated_delta(
         &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
+        part: &Part<'_>,
         sharing: Sharing,
-        x: Value,
-        wants_result: bool,
     ) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, wants_result } = *part;
         let Recurrence { channels, groups, heads, keys, values, .. } = *recurrence;
         let tokens = self.size.tokens;
-        let (mixed, own_gate) = self.delta_inputs(scope, recurrence, x)?;
-        let mixed = self.convolve(scope, recurrence, mixed, "ssm_conv1d", true)?;
+        let (mixed, own_gate) = self.delta_inputs(part)?;
+        let mixed = self.convolve(part, mixed, "ssm_conv1d", true, 0)?;
         let both = self.build.slice(mixed, 1, 0..2 * groups * keys)?;
         let both = self.build.split_last(both, keys)?;
         let both = self.unit_rows("head_norm", both)?;
@@ -135,7 +128,7 @@ impl Decoder<'_> {
         })?;
         let decay = self.build.reshape(decay, &[tokens, heads, 1])?;
         let read = Read { q, k, v, decay, beta: Some(beta), rates: None };
-        let y = self.delta_rule(scope, recurrence, Decay::Head, sharing, read)?;
+        let y = self.delta_rule(part, Decay::Head, sharing, read)?;
         if !wants_result {
             return Ok(None);
         }
@@ -168,21 +161,19 @@ impl Decoder<'_> {
     /// The delta rule with a decay for each key.
     pub(super) fn kimi_delta(
         &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
+        part: &Part<'_>,
         decay: KimiDecay,
-        x: Value,
-        wants_result: bool,
     ) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, wants_result } = *part;
         let Recurrence { heads, keys, lowest_decay, .. } = *recurrence;
         let inner = recurrence.inner();
         let mut parts = [x; 3];
-        for (at, (part, letter)) in parts.iter_mut().zip(["q", "k", "v"]).enumerate() {
+        for (at, (place, letter)) in parts.iter_mut().zip(["q", "k", "v"]).enumerate() {
             let product = self.linear_rows(x, &scope.name(&format!("attn_{letter}")), inner)?;
             let name = format!("ssm_conv1d_{letter}");
             let first = at * inner;
-            let mixed = self.convolve_part(scope, recurrence, product, &name, true, first)?;
-            *part = self.build.split_last(mixed, keys)?;
+            let mixed = self.convolve(part, product, &name, true, first)?;
+            *place = self.build.split_last(mixed, keys)?;
         }
         let [q, k, v] = parts;
         let (q, k) = (self.unit_rows("head_norm", q)?, self.unit_rows("head_norm", k)?);
@@ -201,7 +192,7 @@ impl Decoder<'_> {
         let beta = self.linear_rows(x, &scope.name("ssm_beta"), heads)?;
         let beta = self.build.fused("beta", [beta], |_, [x]| x.unary(Unary::Sigmoid))?;
         let read = Read { q, k, v, decay, beta: Some(beta), rates: None };
-        let y = self.delta_rule(scope, recurrence, Decay::Key, Sharing::Neighbours, read)?;
+        let y = self.delta_rule(part, Decay::Key, Sharing::Neighbours, read)?;
         if !wants_result {
             return Ok(None);
         }

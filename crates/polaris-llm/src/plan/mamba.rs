@@ -2,23 +2,14 @@
 
 use polaris_core::DType;
 use polaris_ops::copy::Copy;
-use polaris_ops::linear_attention::{Decay, LinearAttention, Sharing};
+use polaris_ops::linear_attention::{Decay, LinearAttention};
 use polaris_ops::{Binary, NormKind, Unary};
 
 use super::Value;
 use super::decoder::{Decoder, LayerScope};
-use super::recurrent::{Read, softplus};
+use super::recurrent::{Part, Read, SCAN, softplus};
 use crate::Result;
 use crate::recurrence::Recurrence;
-
-/// The problem, but for the decay.
-const SCAN: LinearAttention = LinearAttention {
-    decay: Decay::Head,
-    delta: false,
-    sharing: Sharing::Neighbours,
-    query_scale: 1.0,
-    key_scale: 1.0,
-};
 
 /// What a scan over heads reads.
 struct Scan {
@@ -36,19 +27,14 @@ struct Scan {
 
 impl Decoder<'_> {
     /// Mamba 1.
-    pub(super) fn mamba(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    pub(super) fn mamba(&mut self, part: &Part<'_>) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, wants_result } = *part;
         let Recurrence { keys, values: inner, .. } = *recurrence;
         let tokens = self.size.tokens;
         let both = self.linear_rows(x, &scope.name("ssm_in"), 2 * inner)?;
         let x = self.build.slice(both, 1, 0..inner)?;
         let gate = self.build.slice(both, 1, inner..2 * inner)?;
-        let x = self.convolve(scope, recurrence, x, "ssm_conv1d", true)?;
+        let x = self.convolve(part, x, "ssm_conv1d", true, 0)?;
         let all = self.linear_required(x, &scope.name("ssm_x"))?;
         let rank = self.build.dims(all)[1].saturating_sub(2 * keys);
         let step = self.build.slice(all, 1, 0..rank)?;
@@ -69,16 +55,21 @@ impl Decoder<'_> {
             rates: Some(rates),
         };
         let op = LinearAttention { decay: Decay::Rates, ..SCAN };
-        let y = self.attend_linearly(scope, recurrence, op, read)?;
+        let y = self.attend_linearly(part, op, read)?;
         if !wants_result {
             return Ok(None);
         }
         let y = self.build.reshape(y, &[tokens, inner])?;
         let skip = self.floats(&scope.name("ssm_d"), &[inner])?;
-        let y = self.build.fused("gated", [y, x, skip, gate], |_, [y, x, skip, gate]| {
-            (y + skip * x) * gate.unary(Unary::Silu)
-        })?;
+        let y = self.skip_and_gate(y, x, skip, gate)?;
         self.linear_required(y, &scope.name("ssm_out")).map(Some)
+    }
+
+    /// What was read, and inputs times a factor, both gated.
+    fn skip_and_gate(&mut self, y: Value, x: Value, skip: Value, gate: Value) -> Result<Value> {
+        self.build.fused("gated", [y, x, skip, gate], |_, [y, x, skip, gate]| {
+            (y + skip * x) * gate.unary(Unary::Silu)
+        })
     }
 
     /// Norms of steps, keys and queries: with weights where the file has all of them, without if it says so.
@@ -98,20 +89,15 @@ impl Decoder<'_> {
     }
 
     /// Mamba 2.
-    pub(super) fn mamba2(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    pub(super) fn mamba2(&mut self, part: &Part<'_>) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, .. } = *part;
         let Recurrence { channels, groups, heads, keys, values, .. } = *recurrence;
         let inner = recurrence.inner();
         let all = self.linear_rows(x, &scope.name("ssm_in"), inner + channels + heads)?;
         let gate = self.build.slice(all, 1, 0..inner)?;
         let mixed = self.build.slice(all, 1, inner..inner + channels)?;
         let step = self.build.slice(all, 1, inner + channels..inner + channels + heads)?;
-        let mixed = self.convolve(scope, recurrence, mixed, "ssm_conv1d", true)?;
+        let mixed = self.convolve(part, mixed, "ssm_conv1d", true, 0)?;
         let x = self.build.slice(mixed, 1, 0..inner)?;
         let b = self.build.slice(mixed, 1, inner..inner + groups * keys)?;
         let c = self.build.slice(mixed, 1, inner + groups * keys..channels)?;
@@ -123,7 +109,7 @@ impl Decoder<'_> {
             bias: Some(self.floats(&scope.name("ssm_dt.bias"), &[heads])?),
             gate: self.build.split_last(gate, values)?,
         };
-        let Some(y) = self.scan(scope, recurrence, scan, wants_result)? else { return Ok(None) };
+        let Some(y) = self.scan(part, scan)? else { return Ok(None) };
         let norm = scope.name("ssm_norm.weight");
         let y = match self.weights.has(&norm) {
             true => {
@@ -139,13 +125,8 @@ impl Decoder<'_> {
     }
 
     /// Mamba 2 of PLaMo 2: gates and inputs lie head by head, all else is computed from the inputs.
-    pub(super) fn plamo_mamba(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    pub(super) fn plamo_mamba(&mut self, part: &Part<'_>) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, .. } = *part;
         let Recurrence { heads, keys, values, .. } = *recurrence;
         let (tokens, inner) = (self.size.tokens, recurrence.inner());
         let both = self.linear_rows(x, &scope.name("ssm_in"), 2 * inner)?;
@@ -155,7 +136,7 @@ impl Decoder<'_> {
         let dense = self.build.make(DType::F32, &[tokens, heads, values])?;
         self.build.emit("inputs", Copy, &[x], dense);
         let x = self.build.reshape(dense, &[tokens, inner])?;
-        let x = self.convolve(scope, recurrence, x, "ssm_conv1d", true)?;
+        let x = self.convolve(part, x, "ssm_conv1d", true, 0)?;
         let all = self.linear_required(x, &scope.name("ssm_x"))?;
         let rank = self.build.dims(all)[1].saturating_sub(2 * keys);
         let b = self.build.slice(all, 1, 0..keys)?;
@@ -170,18 +151,13 @@ impl Decoder<'_> {
             bias: None,
             gate,
         };
-        let Some(y) = self.scan(scope, recurrence, scan, wants_result)? else { return Ok(None) };
+        let Some(y) = self.scan(part, scan)? else { return Ok(None) };
         self.linear_required(y, &scope.name("ssm_out")).map(Some)
     }
 
     /// The states of heads, and what is read of them, gated: `[tokens, heads * values]`.
-    fn scan(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        scan: Scan,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    fn scan(&mut self, part: &Part<'_>, scan: Scan) -> Result<Option<Value>> {
+        let Part { scope, recurrence, wants_result, .. } = *part;
         let Recurrence { heads, .. } = *recurrence;
         let tokens = self.size.tokens;
         let Scan { x, b, c, step, bias, gate } = scan;
@@ -197,14 +173,12 @@ impl Decoder<'_> {
         let step = self.build.reshape(step, &[tokens, heads, 1])?;
         let v = self.build.binary("step_input", Binary::Mul, x, step)?;
         let read = Read { q: c, k: b, v, decay, beta: None, rates: None };
-        let y = self.attend_linearly(scope, recurrence, SCAN, read)?;
+        let y = self.attend_linearly(part, SCAN, read)?;
         if !wants_result {
             return Ok(None);
         }
         let skip = self.floats(&scope.name("ssm_d"), &[heads, 1])?;
-        let y = self.build.fused("gated", [y, x, skip, gate], |_, [y, x, skip, gate]| {
-            (y + skip * x) * gate.unary(Unary::Silu)
-        })?;
+        let y = self.skip_and_gate(y, x, skip, gate)?;
         self.build.reshape(y, &[tokens, recurrence.inner()]).map(Some)
     }
 }

@@ -19,6 +19,26 @@ pub(super) fn softplus(x: Term<'_>) -> Term<'_> {
     x.unary(Unary::Relu) + (small + 1.0).unary(Unary::Log)
 }
 
+/// A recurrent part of a layer under construction.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub scope: &'a LayerScope<'a>,
+    pub recurrence: &'a Recurrence,
+    /// Its input.
+    pub x: Value,
+    /// Whether more is wanted than what it keeps.
+    pub wants_result: bool,
+}
+
+/// Linear attention without the delta rule, but for the decay.
+pub(super) const SCAN: LinearAttention = LinearAttention {
+    decay: Decay::Head,
+    delta: false,
+    sharing: Sharing::Neighbours,
+    query_scale: 1.0,
+    key_scale: 1.0,
+};
+
 /// What linear attention of a layer reads.
 pub(super) struct Read {
     /// `[tokens, groups, keys]`.
@@ -55,19 +75,16 @@ impl Decoder<'_> {
             false => None,
         };
         let Some(recurrence) = &layer.recurrence else { return Ok(attended) };
+        let part = Part { scope, recurrence, x, wants_result };
         let mixed = match recurrence.mixer {
-            Mixer::ShortConv => self.short_conv(scope, recurrence, x, wants_result)?,
-            Mixer::GatedDelta { tiled } => {
-                let sharing = if tiled { Sharing::Tiled } else { Sharing::Neighbours };
-                self.gated_delta(scope, recurrence, sharing, x, wants_result)?
-            }
-            Mixer::KimiDelta(decay) => {
-                self.kimi_delta(scope, recurrence, decay, x, wants_result)?
-            }
-            Mixer::Mamba => self.mamba(scope, recurrence, x, wants_result)?,
-            Mixer::Mamba2 => self.mamba2(scope, recurrence, x, wants_result)?,
-            Mixer::PlamoMamba => self.plamo_mamba(scope, recurrence, x, wants_result)?,
-            Mixer::Lightning => self.lightning(scope, recurrence, x, wants_result)?,
+            Mixer::ShortConv => self.short_conv(&part)?,
+            Mixer::GatedDelta { tiled: true } => self.gated_delta(&part, Sharing::Tiled)?,
+            Mixer::GatedDelta { tiled: false } => self.gated_delta(&part, Sharing::Neighbours)?,
+            Mixer::KimiDelta(decay) => self.kimi_delta(&part, decay)?,
+            Mixer::Mamba => self.mamba(&part)?,
+            Mixer::Mamba2 => self.mamba2(&part)?,
+            Mixer::PlamoMamba => self.plamo_mamba(&part)?,
+            Mixer::Lightning => self.lightning(&part)?,
         };
         match (attended, mixed) {
             (Some(a), Some(b)) => self.build.binary("add_mixed", Binary::Add, a, b).map(Some),
@@ -109,28 +126,17 @@ impl Decoder<'_> {
         }
     }
 
-    /// The convolution of `x`, `[tokens, channels]`, along tokens. Its last inputs are kept.
+    /// The convolution of `x`, `[tokens, channels]`, along tokens: of all channels of the layer, or of those from `first`
+    /// on. Its last inputs are kept.
     pub(super) fn convolve(
         &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        name: &str,
-        silu: bool,
-    ) -> Result<Value> {
-        self.convolve_part(scope, recurrence, x, name, silu, 0)
-    }
-
-    /// As [`Self::convolve`], of some channels of the layer, from `first` on.
-    pub(super) fn convolve_part(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
+        part: &Part<'_>,
         x: Value,
         name: &str,
         silu: bool,
         first: usize,
     ) -> Result<Value> {
+        let Part { scope, recurrence, .. } = *part;
         let taps = recurrence.taps;
         let dims = self.build.dims(x).to_vec();
         let channels = dims[1];
@@ -162,11 +168,11 @@ impl Decoder<'_> {
     /// Linear attention, `[tokens, heads, values]`. The states after it are kept.
     pub(super) fn attend_linearly(
         &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
+        part: &Part<'_>,
         op: LinearAttention,
         read: Read,
     ) -> Result<Value> {
+        let Part { scope, recurrence, .. } = *part;
         let Recurrence { heads, keys, values, .. } = *recurrence;
         let missing = || Error::model("a recurrent layer has no memory");
         let inputs = self.inputs.recurrent.as_ref().ok_or_else(missing)?;
@@ -189,19 +195,14 @@ impl Decoder<'_> {
     }
 
     /// A convolution of products with one gate, times another.
-    fn short_conv(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    fn short_conv(&mut self, part: &Part<'_>) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, wants_result } = *part;
         let width = recurrence.channels;
         let all = self.linear_rows(x, &scope.name("shortconv.in_proj"), 3 * width)?;
-        let mut part = |at: usize| self.build.slice(all, 1, at * width..(at + 1) * width);
-        let (b, c, x) = (part(0)?, part(1)?, part(2)?);
+        let mut third = |at: usize| self.build.slice(all, 1, at * width..(at + 1) * width);
+        let (b, c, x) = (third(0)?, third(1)?, third(2)?);
         let gated = self.build.binary("gated_input", Binary::Mul, b, x)?;
-        let z = self.convolve(scope, recurrence, gated, "shortconv.conv", false)?;
+        let z = self.convolve(part, gated, "shortconv.conv", false, 0)?;
         if !wants_result {
             return Ok(None);
         }
@@ -210,20 +211,15 @@ impl Decoder<'_> {
     }
 
     /// Linear attention whose decay is a slope for each head, less steep in later layers.
-    fn lightning(
-        &mut self,
-        scope: &LayerScope<'_>,
-        recurrence: &Recurrence,
-        x: Value,
-        wants_result: bool,
-    ) -> Result<Option<Value>> {
+    fn lightning(&mut self, part: &Part<'_>) -> Result<Option<Value>> {
+        let Part { scope, recurrence, x, wants_result } = *part;
         let Recurrence { heads, keys, .. } = *recurrence;
         let tokens = self.size.tokens;
         let all = self.linear_rows(x, &scope.name("attn_qkv"), 3 * heads * keys)?;
         let all = self.build.fused("activation", [all], |_, [x]| x.unary(Unary::Silu))?;
         let all = self.build.split_last(all, 3 * keys)?;
-        let mut part = |at: usize| self.build.slice(all, 2, at * keys..(at + 1) * keys);
-        let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+        let mut third = |at: usize| self.build.slice(all, 2, at * keys..(at + 1) * keys);
+        let (q, k, v) = (third(0)?, third(1)?, third(2)?);
         let last = self.config.layers.len().saturating_sub(1).max(1) as f64;
         let share = 1.0 - scope.number as f64 / last + 1e-5;
         let slope = |slope: f32| -slope * share as f32;
@@ -233,15 +229,8 @@ impl Decoder<'_> {
         let each = Shape::new(&[tokens, heads, 1])?;
         let each = slopes.layout().broadcast_to("decay", &each)?;
         let decay = self.build.given(&slopes.with_layout(each)?);
-        let op = LinearAttention {
-            decay: Decay::Head,
-            delta: false,
-            sharing: Sharing::Neighbours,
-            query_scale: 1.0,
-            key_scale: 1.0,
-        };
         let read = Read { q, k, v, decay, beta: None, rates: None };
-        let y = self.attend_linearly(scope, recurrence, op, read)?;
+        let y = self.attend_linearly(part, SCAN, read)?;
         if !wants_result {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use polaris_llm::{
 use polaris_runtime::DeviceRef;
 
 use crate::common::devices;
-use crate::reference::Reference;
+use crate::reference::{Reference, difference};
 use crate::tiny::{CONTEXT, Tiny, WORDS};
 
 fn engine(tiny: Tiny, device: &DeviceRef, options: EngineOptions) -> Engine {
@@ -27,14 +27,6 @@ fn exact() -> EngineOptions {
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 37 + seed * 101 + i * i * 13) % WORDS as u32).collect()
-}
-
-/// The largest difference, relative to the largest logit.
-fn difference(found: &[f32], expected: &[f64]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let largest = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
-    let worst = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs());
-    worst.fold(0.0f64, f64::max) / largest
 }
 
 fn check(tiny: Tiny, tolerance: f64) {

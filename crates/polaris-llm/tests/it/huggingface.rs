@@ -1,7 +1,7 @@
 //! Folders of Hugging Face: the logits of a GGUF file with the same weights, and those of transformers for models that
 //! `bench/llm/huggingface.py` writes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use polaris_gguf::TensorType;
 use polaris_llm::angles::Scaling;
@@ -12,7 +12,7 @@ use polaris_llm::{
 use serde_json::{Value, json};
 
 use crate::common::devices;
-use crate::peers::{logits, read_logits, relative_error, tokens_of};
+use crate::peers::{Peer, compare_all, compare_logits, files, logits, relative_error};
 use crate::tiny::folder::{config, open, write, write_tokenizer};
 use crate::tiny::{Tiny, WORDS};
 
@@ -190,47 +190,8 @@ fn rotary_embeddings_of_old_and_new_settings() {
 
 #[test]
 fn logits_are_those_of_transformers() {
-    let Some(folder) = std::env::var_os("POLARIS_HF_MODELS") else {
-        eprintln!("SKIPPED: POLARIS_HF_MODELS names no folder that bench/llm/huggingface.py wrote");
-        return;
-    };
-    let folder = Path::new(&folder);
-    let filter = std::env::var("POLARIS_HF_FILTER").unwrap_or_default();
-    let tokens = tokens_of(folder);
-    let mut models: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "logits"))
-        .filter(|path| path.to_string_lossy().contains(&filter))
-        .collect();
-    models.sort();
-    assert!(!models.is_empty());
-    let (mut right, mut wrong) = (0, Vec::new());
-    for device in devices() {
-        for path in &models {
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let (count, words, expected) = read_logits(path);
-            assert_eq!(count, tokens.len());
-            // The context decides between the factors of LongRoPE.
-            let options = LoadOptions { context: tokens.len() };
-            let found = Model::open(&path.with_extension(""), &device, &options)
-                .and_then(|model| logits(&model, &tokens));
-            let found = match found {
-                Ok(found) => found,
-                Err(error) => {
-                    wrong.push(format!("{name}: {error}"));
-                    continue;
-                }
-            };
-            assert_eq!(found.len(), count * words, "{name}");
-            let error = relative_error(&found, &expected);
-            println!("{:10} {name:24} {error:.1e}", device.id().to_string());
-            match error <= 2e-3 {
-                true => right += 1,
-                false => wrong.push(format!("{name}: relative error {error:.1e}")),
-            }
-        }
-    }
-    println!("{right} right, {} wrong", wrong.len());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The context decides between the factors of LongRoPE: that of the tokens.
+    let peer = |rows: PathBuf| Peer { model: rows.with_extension(""), rows, context: 48 };
+    let rows = files("POLARIS_HF_MODELS", "POLARIS_HF_FILTER", "logits");
+    compare_all(&rows.into_iter().map(peer).collect::<Vec<_>>(), compare_logits);
 }

@@ -16,11 +16,7 @@ pub fn read_logits(path: &Path) -> (usize, usize, Vec<f32>) {
     (number(0), number(4), values.collect())
 }
 
-/// The tokens that all models of a folder are given.
-pub fn tokens_of(folder: &Path) -> Vec<u32> {
-    read_tokens(&folder.join("tokens.txt"))
-}
-
+/// Tokens of a file.
 fn read_tokens(path: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(path).unwrap();
     text.split_whitespace().map(|token| token.parse().unwrap()).collect()
@@ -58,27 +54,51 @@ fn logits_in(model: &Model, tokens: &[u32], precision: Precision) -> Result<Vec<
     Ok(all)
 }
 
-/// The models of llama.cpp beside which there is a file with an ending; none without their folder.
-fn models(ending: &str) -> Vec<PathBuf> {
-    let Some(folder) = std::env::var_os("POLARIS_LLAMA_MODELS") else {
-        eprintln!("SKIPPED: POLARIS_LLAMA_MODELS names no folder with models of llama.cpp");
+/// A model, and what is expected of it.
+pub struct Peer {
+    /// A file or a folder.
+    pub model: PathBuf,
+    /// Rows of logits.
+    pub rows: PathBuf,
+    /// The context that the model is loaded for.
+    pub context: usize,
+}
+
+impl Peer {
+    /// A file beside the rows.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.rows.with_file_name(name)
+    }
+}
+
+/// The files with an ending, in the folder that a variable names, whose names contain what another says.
+pub fn files(folder: &str, filter: &str, ending: &str) -> Vec<PathBuf> {
+    let Some(path) = std::env::var_os(folder) else {
+        eprintln!("SKIPPED: {folder} names no folder with models");
         return Vec::new();
     };
-    let filter = std::env::var("POLARIS_LLAMA_FILTER").unwrap_or_default();
-    let mut files: Vec<_> = std::fs::read_dir(folder)
+    let filter = std::env::var(filter).unwrap_or_default();
+    let mut files: Vec<_> = std::fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "gguf"))
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
         .filter(|path| path.to_string_lossy().contains(&filter))
-        .filter(|path| path.with_extension(ending).exists())
         .collect();
     files.sort();
+    files
+}
+
+/// The models of llama.cpp beside which there is a file with an ending.
+fn models(ending: &str) -> Vec<Peer> {
+    let mut files = files("POLARIS_LLAMA_MODELS", "POLARIS_LLAMA_FILTER", ending);
     // llama.cpp leaves out the epsilon of Qwen2-VL, and the network of a mixture of Refact.
     files.retain(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         !["qwen2vl-dense", "refact-moe"].iter().any(|left_out| name.starts_with(left_out))
     });
-    files
+    // The peer rounds contexts up, which decides between factors of frequencies.
+    let peer = |rows: PathBuf| Peer { model: rows.with_extension("gguf"), rows, context: 256 };
+    files.into_iter().map(peer).collect()
 }
 
 /// How many rows of logits can be compared: the peer may attend to chosen positions, of which Polaris takes all; but for
@@ -92,20 +112,19 @@ fn comparable(model: &Model, rows: usize) -> usize {
 
 /// Compares each model on each device; `compare` is given the expected rows, and says what it found, or nothing if there
 /// is nothing to compare.
-fn compare_all(
-    ending: &str,
-    compare: impl Fn(&Model, &Path, usize, &[f32]) -> Result<Option<String>, String>,
+pub fn compare_all(
+    peers: &[Peer],
+    compare: impl Fn(&Model, &Peer, usize, &[f32]) -> Result<Option<String>, String>,
 ) {
     let (mut right, mut wrong) = (0, Vec::new());
     let (mut unsupported, mut left_out) = (Vec::new(), Vec::new());
     for device in devices() {
-        for path in &models(ending) {
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let (_, words, expected) = read_logits(&path.with_extension(ending));
-            // The peer rounds contexts up, which decides between factors of frequencies.
-            let context = tokens_of(path.parent().unwrap()).len().next_multiple_of(256);
-            let result = match Model::open(path, &device, &LoadOptions { context }) {
-                Ok(model) => compare(&model, path, words, &expected),
+        for peer in peers {
+            let name = peer.rows.file_stem().unwrap().to_string_lossy().into_owned();
+            let (_, words, expected) = read_logits(&peer.rows);
+            let options = LoadOptions { context: peer.context };
+            let result = match Model::open(&peer.model, &device, &options) {
+                Ok(model) => compare(&model, peer, words, &expected),
                 Err(Error::UnknownArchitecture { .. }) => {
                     unsupported.push(name);
                     continue;
@@ -130,25 +149,32 @@ fn compare_all(
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Relative errors of the prompt and of single tokens, which must be small.
+pub fn compare_logits(
+    model: &Model,
+    peer: &Peer,
+    words: usize,
+    expected: &[f32],
+) -> Result<Option<String>, String> {
+    let tokens = read_tokens(&peer.beside("tokens.txt"));
+    let found = logits(model, &tokens).map_err(|error| error.to_string())?;
+    assert_eq!(found.len(), tokens.len() * words);
+    assert_eq!(found.len(), expected.len());
+    let rows = comparable(model, tokens.len());
+    let half = (tokens.len() / 2).min(rows);
+    let of = |from: usize, to: usize| {
+        let range = from * words..to * words;
+        relative_error(&found[range.clone()], &expected[range])
+    };
+    let (prompt, single) = (of(0, half), if half < rows { of(half, rows) } else { 0.0 });
+    let rows = if rows < tokens.len() { format!(", first {rows} rows") } else { String::new() };
+    let result = format!("{prompt:.1e} {single:.1e}{rows}");
+    if prompt.max(single) <= 2e-3 { Ok(Some(result)) } else { Err(result) }
+}
+
 #[test]
 fn logits_are_those_of_llama_cpp() {
-    compare_all("logits", |model, path, words, expected| {
-        let tokens = tokens_of(path.parent().unwrap());
-        let found = logits(model, &tokens).map_err(|error| error.to_string())?;
-        assert_eq!(found.len(), tokens.len() * words);
-        assert_eq!(found.len(), expected.len());
-        let rows = comparable(model, tokens.len());
-        let half = (tokens.len() / 2).min(rows);
-        let of = |from: usize, to: usize| {
-            let range = from * words..to * words;
-            relative_error(&found[range.clone()], &expected[range])
-        };
-        // Of the prompt, and of single tokens.
-        let (prompt, single) = (of(0, half), if half < rows { of(half, rows) } else { 0.0 });
-        let rows = if rows < tokens.len() { format!(", first {rows} rows") } else { String::new() };
-        let result = format!("{prompt:.1e} {single:.1e}{rows}");
-        if prompt.max(single) <= 2e-3 { Ok(Some(result)) } else { Err(result) }
-    });
+    compare_all(&models("logits"), compare_logits);
 }
 
 /// The median of the relative errors of rows: a row for which another expert is chosen counts no more than others.
@@ -163,15 +189,15 @@ fn median_error(found: &[f32], expected: &[f32], words: usize) -> f64 {
 /// error of at most one and a half times its own.
 #[test]
 fn rounded_activations_cost_no_more_than_in_llama_cpp() {
-    compare_all("rounded", |model, path, words, peer| {
-        let tokens = tokens_of(path.parent().unwrap());
-        let (_, _, exact) = read_logits(&path.with_extension("logits"));
+    compare_all(&models("rounded"), |model, peer, words, rounded| {
+        let tokens = read_tokens(&peer.beside("tokens.txt"));
+        let (_, _, exact) = read_logits(&peer.rows.with_extension("logits"));
         let found =
             logits_in(model, &tokens, Precision::Int8).map_err(|error| error.to_string())?;
         assert_eq!(found.len(), tokens.len() * words);
         let error = |a: &[f32], b: &[f32]| median_error(a, b, words);
         let (ours, theirs, apart) =
-            (error(&found, &exact), error(peer, &exact), error(&found, peer));
+            (error(&found, &exact), error(rounded, &exact), error(&found, rounded));
         let result = format!("{ours:.1e}, of the peer {theirs:.1e}, apart {apart:.1e}");
         if ours <= 1.5 * theirs { Ok(Some(result)) } else { Err(result) }
     });
@@ -185,8 +211,8 @@ fn largest(row: &[f32]) -> usize {
 /// The most probable token 64 times. Where another one is chosen, its logit must be within rounding of the largest.
 #[test]
 fn greedy_continuations_are_those_of_llama_cpp() {
-    compare_all("greedy", |model, path, words, expected| {
-        let prompt = read_tokens(&path.with_file_name("prompt.txt"));
+    compare_all(&models("greedy"), |model, peer, words, expected| {
+        let prompt = read_tokens(&peer.beside("prompt.txt"));
         let rows = expected.chunks_exact(words);
         let count = comparable(model, prompt.len() + rows.len()).saturating_sub(prompt.len());
         if count == 0 || !model.config().causal {

@@ -12,6 +12,7 @@ use crate::definition::Definition;
 use crate::hybrid::{
     ARCHITECTURES, CHANNELS, CONTEXT, GROUPS, STATE, STATES, VALUE, WORDS, hybrid, hybrid_with,
 };
+use crate::reference::difference;
 use crate::tiny::source;
 
 fn engine(architecture: &str, device: &DeviceRef, batch: usize, sequences: usize) -> Engine {
@@ -31,14 +32,6 @@ fn exact(batch: usize, sequences: usize) -> EngineOptions {
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 37 + seed * 101 + i * i * 13) % WORDS as u32).collect()
-}
-
-/// The largest difference, relative to the largest logit.
-fn difference(found: &[f32], expected: &[f64]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let largest = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
-    let worst = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs());
-    worst.fold(0.0f64, f64::max) / largest
 }
 
 fn wide(logits: &[f32]) -> Vec<f64> {

@@ -173,3 +173,11 @@ impl Reference {
             .collect()
     }
 }
+
+/// The largest difference, relative to the largest logit.
+pub fn difference(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let largest = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    let worst = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs());
+    worst.fold(0.0f64, f64::max) / largest
+}

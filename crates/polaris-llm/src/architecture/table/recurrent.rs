@@ -2,7 +2,9 @@
 
 use polaris_ops::route::Gating;
 
-use super::{ADJACENT, GRANITE, HALVES, SCALES_AND_OUTPUT, SIGMOID, UNNORMALIZED, scales_and};
+use super::{
+    ADJACENT, GRANITE, HALVES, SCALED, SCALES_AND_OUTPUT, SIGMOID, UNNORMALIZED, scales_and,
+};
 use crate::architecture::{
     Activation, Architecture, AttentionScale, BASE, Experts, KimiDecay, Mixer, Normalize, Quirk,
     Recurrent, RecurrentLayers, ResidualScale, Rotated, Window,
@@ -42,6 +44,7 @@ const KIMI_UNSCALED: &[&str] = scales_and!(
 const QWEN_HYBRID: Architecture = Architecture {
     feed_forward_norm: "post_attention_norm",
     attention_scale: AttentionScale::Key,
+    experts: SCALED,
     recurrent: Recurrent::in_layers(Mixer::GatedDelta { tiled: true }, RecurrentLayers::Except(4)),
     ignored: QWEN_BIASES,
     ..HALVES
