@@ -70,9 +70,9 @@ impl Config {
 
     fn source(&self) -> ProgramSource {
         let mut texts: Vec<&str> = self.k.texts().collect();
-        if self.v != self.k {
-            texts.extend(self.v.texts());
-        }
+        // Formats have texts in common.
+        let others: Vec<&str> = self.v.texts().filter(|text| !texts.contains(text)).collect();
+        texts.extend(others);
         let defines = texts.into_iter().fold(Defines::new(), Defines::text);
         let defines = defines
             .code("K", self.k.name())

@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
+use super::blocks::{self, BLOCKS, MOST_VECTORS};
 use super::factors::{Factors, skinny_problem};
 use super::variants::{CPU_MEDIUM, CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
 use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, converts, has_kernels};
@@ -86,6 +87,12 @@ pub(in crate::matmul) fn preferred(
         return None;
     }
     let Geometry { m, n, k, batches, .. } = geometry;
+    if m <= MOST_VECTORS && blocks::takes(&geometry, parts.a, parts.b) {
+        let kernel = Kernel::Blocks(tuned_blocks(device, parts.b, &geometry).unwrap_or(BLOCKS));
+        if kernel.fits(device, dtype) {
+            return Some(kernel);
+        }
+    }
     if m.min(n) <= SKINNY {
         let skinny = tuned_skinny(device, dtype, &geometry).unwrap_or(Skinny::DEFAULT);
         let kernel = Kernel::Skinny(skinny);
@@ -140,6 +147,19 @@ fn tuned_skinny(device: &OpenClDevice, dtype: DType, geometry: &Geometry) -> Opt
     let layout = letters(if along_k { b"dots" } else { b"columns" });
     let sizes = [vectors, lines, geometry.k];
     match decided(device, &Problem { family: Family::Gemv, dtype, layout, sizes })? {
+        Parameters::Skinny(skinny) => Some(skinny),
+        _ => None,
+    }
+}
+
+/// The same for a matrix in blocks: its format takes the place of the layout.
+fn tuned_blocks(device: &OpenClDevice, b: &Array, geometry: &Geometry) -> Option<Skinny> {
+    if geometry.batches.elements() != 1 {
+        return None;
+    }
+    let layout = letters(b.stored().name().as_bytes());
+    let sizes = [geometry.m, geometry.n, geometry.k];
+    match decided(device, &Problem { family: Family::Gemv, dtype: DType::F32, layout, sizes })? {
         Parameters::Skinny(skinny) => Some(skinny),
         _ => None,
     }
@@ -221,6 +241,13 @@ pub(super) fn splits(
             let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
             let wanted = wanted / groups.max(1);
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
+        }
+        Kernel::Blocks(skinny) => {
+            let columns = blocks::columns(sizes[0]);
+            let lines = blocks::lines(skinny.on(capabilities), columns);
+            let groups = sizes[1].div_ceil(lines) * sizes[0].div_ceil(columns) * batches;
+            let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
+            ((wanted / groups.max(1)).min(k / SHORTEST_PART).clamp(1, 64), SHORTEST_PART)
         }
     };
     if splits <= 1 {

@@ -1,0 +1,57 @@
+// What kernels read blocks with. Blocks begin at any byte, memory is read in words: a word at any byte is made of the
+// two that it lies in. Of these none is beyond the word of the last byte, so that nothing is read behind the blocks.
+//
+// Units: kernels that multiply rows take a unit of a row at a time, some elements that one work-item unpacks, so that
+// it reads scales once for all of them. Of format t there are
+//   elements_t            elements of a unit, a multiple of four
+//   start_t(u)            the place in the row of the first element of unit u
+//   place_t(i)            where the fours of a unit are from there: four number i
+//   unit_t                what is kept of a unit
+//   open_t(row, u)        reads unit u of the row that begins at `row`
+//   four_t(unit, i, table)  four number i of a unit; `table` has 16 values in local memory
+//   entry_t(i)            these values, if the format has a table
+
+#define ELEMENTS(t) PASTE(elements_, t)
+#define START(t) PASTE(start_, t)
+#define PLACE(t) PASTE(place_, t)
+#define UNIT(t) PASTE(unit_, t)
+#define OPEN(t) PASTE(open_, t)
+#define FOUR(t) PASTE(four_, t)
+#define ENTRY(t) PASTE(entry_, t)
+
+#define FOR_ALL _Pragma("unroll") for
+
+// Words at bytes that are multiples of four.
+#define WORDS(count, p, words) FOR_ALL (uint w_ = 0; w_ < (count); ++w_) { (words)[w_] = ((__global const uint *)(p))[w_]; }
+
+// Words at any even byte, with `odd` 1 at any byte.
+#define LOOSE_WORDS(count, p, odd, words) \
+    { \
+        const uint byte_ = (uint)(size_t)(p) & (2 | (odd)); \
+        __global const uint *first_ = (__global const uint *)((p) - byte_); \
+        __global const uint *last_ = (__global const uint *)((size_t)((p) + 4 * (count) - 1) & ~(size_t)3); \
+        uint raw_[(count) + 1]; \
+        FOR_ALL (uint w_ = 0; w_ < (count); ++w_) { raw_[w_] = first_[w_]; } \
+        raw_[count] = *last_; \
+        FOR_ALL (uint w_ = 0; w_ < (count); ++w_) { (words)[w_] = word_at(raw_[w_], raw_[w_ + 1], byte_); } \
+    }
+
+// Bytes 0 to 3 of a unit that begins `byte` bytes into the first of two words.
+uint word_at(uint low, uint high, uint byte)
+{
+    const uint later = byte & 1 ? low >> 8 | high << 24 : low;
+    const uint next = byte & 1 ? high >> 8 : high;
+    return byte & 2 ? later >> 16 | next << 16 : later;
+}
+
+// The four bytes of a word.
+float4 floats_of(uint bytes)
+{
+    return convert_float4(as_uchar4(bytes));
+}
+
+// What the lower halves of four bytes stand for in a table in local memory.
+float4 looked_up(uint bytes, __local const float *table)
+{
+    return (float4)(table[bytes & 15], table[bytes >> 8 & 15], table[bytes >> 16 & 15], table[bytes >> 24 & 15]);
+}
