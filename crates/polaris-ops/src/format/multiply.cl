@@ -30,9 +30,10 @@
     } \
     for (uint first = begin; first < (end); first += LANES) { \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        for (uint at = get_local_id(0); at < LANES * FOURS; at += WORK_GROUP) { \
+        FOR_ALL (uint begun = 0; begun < LANES * FOURS; begun += WORK_GROUP) { \
+            const uint at = begun + get_local_id(0); \
             const uint other = at / FOURS, i = at % FOURS; \
-            if (first + other < (end)) { \
+            if (first + other < (end) && (LANES * FOURS % WORK_GROUP == 0 || other < LANES)) { \
                 const uint element = START(B)(first + other) + PLACE(B)(i); \
                 FOR_ALL (uint c = 0; c < COLUMNS; ++c) { \
                     space[(c * FOURS + i) * (LANES + 1) + other] = X_FOUR(c, element); \
