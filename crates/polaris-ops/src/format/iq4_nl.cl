@@ -16,7 +16,7 @@ float4 load4_iq4_nl(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 32 * 18;
     const float scale = vload_half(0, (__global const half *)block);
     const uint shift = (uint)i % 32 / 16 * 4;
-    return scale * iq4_values(convert_uint4(vload4(0, block + 2 + i % 16)) >> (uint4)(shift) & 15);
+    return scale * iq4_values(EVEN_WORD(block + 2 + i % 16) >> shift);
 }
 
 #define elements_iq4_nl 32

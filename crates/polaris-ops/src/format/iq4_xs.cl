@@ -24,8 +24,7 @@ float4 load4_iq4_xs(__global const uchar *blocks, ulong i)
 {
     __global const uchar *block = blocks + i / 256 * 136;
     const uint group = (uint)i % 256 / 32, j = (uint)i % 32;
-    const uint4 four = convert_uint4(vload4(0, block + 8 + group * 16 + j % 16));
-    return scale_iq4_xs(block, group) * iq4_values(four >> (uint4)(j / 16 * 4) & 15);
+    return scale_iq4_xs(block, group) * iq4_values(WORD(block + 8 + group * 16 + j % 16) >> j / 16 * 4);
 }
 
 #define elements_iq4_xs 32

@@ -14,6 +14,14 @@
 //   LANES                work-items that share rows, a power of two
 //   X_FOUR(c, i)         elements i to i + 3 of vector c
 
+#define ELEMENTS(t) PASTE(elements_, t)
+#define START(t) PASTE(start_, t)
+#define PLACE(t) PASTE(place_, t)
+#define UNIT(t) PASTE(unit_, t)
+#define OPEN(t) PASTE(open_, t)
+#define FOUR(t) PASTE(four_, t)
+#define ENTRY(t) PASTE(entry_, t)
+
 #define SLICES (WORK_GROUP / LANES)
 #define LINES (SLICES * ROWS)
 #define FOURS (ELEMENTS(B) / 4)

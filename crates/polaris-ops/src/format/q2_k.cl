@@ -25,8 +25,8 @@ float4 load4_q2_k(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 256 * 84;
     const uint j = (uint)i % 256;
     const float2 range = range_q2_k(block, j);
-    const int4 four = convert_int4(vload4(0, block + 16 + j / 128 * 32 + j % 32));
-    return range.s0 * convert_float4(four >> (int4)(j % 128 / 32 * 2) & 3) - range.s1;
+    const uint four = WORD(block + 16 + j / 128 * 32 + j % 32) >> j % 128 / 32 * 2 & 0x03030303;
+    return range.s0 * floats_of(four) - range.s1;
 }
 
 #define elements_q2_k 64

@@ -27,10 +27,10 @@ float4 load4_q3_k(__global const uchar *blocks, ulong i)
 {
     __global const uchar *block = blocks + i / 256 * 110;
     const uint j = (uint)i % 256;
-    const int4 third = convert_int4(vload4(0, block + j % 32)) >> (int4)(j / 32) & 1;
-    const int4 four = convert_int4(vload4(0, block + 32 + j / 128 * 32 + j % 32));
-    const int4 low = four >> (int4)(j % 128 / 32 * 2) & 3;
-    return scale_q3_k(block, j) * convert_float4((low | third << 2) - 4);
+    const uint third = EVEN_WORD(block + j % 32) >> j / 32 & 0x01010101;
+    const uint low = EVEN_WORD(block + 32 + j / 128 * 32 + j % 32) >> j % 128 / 32 * 2 & 0x03030303;
+    const float scale = scale_q3_k(block, j);
+    return scale * floats_of(low | third << 2) - 4.0f * scale;
 }
 
 #define elements_q3_k 64

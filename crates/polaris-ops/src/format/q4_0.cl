@@ -16,8 +16,7 @@ float4 load4_q4_0(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 32 * 18;
     const float scale = vload_half(0, (__global const half *)block);
     const uint shift = (uint)i % 32 / 16 * 4;
-    const int4 pairs = convert_int4(vload4(0, block + 2 + i % 16));
-    return scale * convert_float4((pairs >> (int4)(shift) & 15) - 8);
+    return scale * floats_of(EVEN_WORD(block + 2 + i % 16) >> shift & 0x0f0f0f0f) - 8.0f * scale;
 }
 
 #define elements_q4_0 32

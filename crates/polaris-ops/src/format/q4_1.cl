@@ -16,8 +16,7 @@ float4 load4_q4_1(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 32 * 20;
     const float2 range = vload_half2(0, (__global const half *)block);
     const uint shift = (uint)i % 32 / 16 * 4;
-    const int4 pairs = convert_int4(vload4(0, block + 4 + i % 16));
-    return range.s0 * convert_float4(pairs >> (int4)(shift) & 15) + range.s1;
+    return range.s0 * floats_of(WORD(block + 4 + i % 16) >> shift & 0x0f0f0f0f) + range.s1;
 }
 
 #define elements_q4_1 32

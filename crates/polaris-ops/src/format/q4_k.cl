@@ -16,8 +16,8 @@ float4 load4_q4_k(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 256 * 144;
     const uint j = (uint)i % 256;
     const float2 range = k_range(block, j / 32);
-    const int4 four = convert_int4(vload4(0, block + 16 + j / 64 * 32 + j % 32));
-    return range.s0 * convert_float4(four >> (int4)(j % 64 / 32 * 4) & 15) - range.s1;
+    const uint four = WORD(block + 16 + j / 64 * 32 + j % 32) >> j % 64 / 32 * 4 & 0x0f0f0f0f;
+    return range.s0 * floats_of(four) - range.s1;
 }
 
 #define elements_q4_k 64

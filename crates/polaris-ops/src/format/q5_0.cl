@@ -19,9 +19,8 @@ float4 load4_q5_0(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 32 * 22;
     const float scale = vload_half(0, (__global const half *)block);
     const uint j = (uint)i % 32;
-    const int4 fifth = (int4)(block[2 + j / 8] >> j % 8) >> (int4)(0, 1, 2, 3) & 1;
-    const int4 low = convert_int4(vload4(0, block + 6 + j % 16)) >> (int4)(j / 16 * 4) & 15;
-    return scale * convert_float4((low | fifth << 4) - 16);
+    const uint low = EVEN_WORD(block + 6 + j % 16) >> j / 16 * 4 & 0x0f0f0f0f;
+    return scale * floats_of(low | fifths_of(EVEN_WORD(block + 2), j / 4)) - 16.0f * scale;
 }
 
 #define elements_q5_0 32

@@ -19,9 +19,8 @@ float4 load4_q5_1(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 32 * 24;
     const float2 range = vload_half2(0, (__global const half *)block);
     const uint j = (uint)i % 32;
-    const int4 fifth = (int4)(block[4 + j / 8] >> j % 8) >> (int4)(0, 1, 2, 3) & 1;
-    const int4 low = convert_int4(vload4(0, block + 8 + j % 16)) >> (int4)(j / 16 * 4) & 15;
-    return range.s0 * convert_float4(low | fifth << 4) + range.s1;
+    const uint low = WORD(block + 8 + j % 16) >> j / 16 * 4 & 0x0f0f0f0f;
+    return range.s0 * floats_of(low | fifths_of(WORD(block + 4), j / 4)) + range.s1;
 }
 
 #define elements_q5_1 32

@@ -18,10 +18,9 @@ float4 load4_q5_k(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 256 * 176;
     const uint j = (uint)i % 256;
     const float2 range = k_range(block, j / 32);
-    const int4 fifth = convert_int4(vload4(0, block + 16 + j % 32)) >> (int4)(j / 32) & 1;
-    const int4 four = convert_int4(vload4(0, block + 48 + j / 64 * 32 + j % 32));
-    const int4 low = four >> (int4)(j % 64 / 32 * 4) & 15;
-    return range.s0 * convert_float4(low | fifth << 4) - range.s1;
+    const uint fifth = WORD(block + 16 + j % 32) >> j / 32 & 0x01010101;
+    const uint low = WORD(block + 48 + j / 64 * 32 + j % 32) >> j % 64 / 32 * 4 & 0x0f0f0f0f;
+    return range.s0 * floats_of(low | fifth << 4) - range.s1;
 }
 
 #define elements_q5_k 64

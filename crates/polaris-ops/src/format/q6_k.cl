@@ -23,11 +23,10 @@ float4 load4_q6_k(__global const uchar *blocks, ulong i)
 {
     __global const uchar *block = blocks + i / 256 * 210;
     const uint j = (uint)i % 256;
-    const int4 lows = convert_int4(vload4(0, block + j / 128 * 64 + j % 64));
-    const int4 highs = convert_int4(vload4(0, block + 128 + j / 128 * 32 + j % 32));
-    const int4 low = lows >> (int4)(j % 128 / 64 * 4) & 15;
-    const int4 high = highs >> (int4)(j % 128 / 32 * 2) & 3;
-    return scale_q6_k(block, j) * convert_float4((low | high << 4) - 32);
+    const uint low = EVEN_WORD(block + j / 128 * 64 + j % 64) >> j % 128 / 64 * 4 & 0x0f0f0f0f;
+    const uint high = EVEN_WORD(block + 128 + j / 128 * 32 + j % 32) >> j % 128 / 32 * 2 & 0x03030303;
+    const float scale = scale_q6_k(block, j);
+    return scale * floats_of(low | high << 4) - 32.0f * scale;
 }
 
 #define elements_q6_k 64

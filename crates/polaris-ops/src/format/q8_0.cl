@@ -13,7 +13,7 @@ float4 load4_q8_0(__global const uchar *blocks, ulong i)
 {
     __global const uchar *block = blocks + i / 32 * 34;
     const float scale = vload_half(0, (__global const half *)block);
-    return scale * convert_float4(as_char4(vload4(0, block + 2 + i % 32)));
+    return scale * convert_float4(as_char4(EVEN_WORD(block + 2 + i % 32)));
 }
 
 #define elements_q8_0 32

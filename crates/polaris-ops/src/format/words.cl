@@ -11,19 +11,15 @@
 //   four_t(unit, i, table)  four number i of a unit; `table` has 16 values in local memory
 //   entry_t(i)            these values, if the format has a table
 
-#define ELEMENTS(t) PASTE(elements_, t)
-#define START(t) PASTE(start_, t)
-#define PLACE(t) PASTE(place_, t)
-#define UNIT(t) PASTE(unit_, t)
-#define OPEN(t) PASTE(open_, t)
-#define FOUR(t) PASTE(four_, t)
-#define ENTRY(t) PASTE(entry_, t)
-
 #define FOR_ALL _Pragma("unroll") for
 
 // Words at bytes that are multiples of four.
 #define WORDS(count, p, words) \
     FOR_ALL (uint w_ = 0; w_ < (count); ++w_) { (words)[w_] = ((__global const uint *)(p))[w_]; }
+
+// A word at a byte that is a multiple of four, and one at an even byte that begins nothing longer.
+#define WORD(p) (*(__global const uint *)(p))
+#define EVEN_WORD(p) ((uint)((__global const ushort *)(p))[0] | (uint)((__global const ushort *)(p))[1] << 16)
 
 // Words at any even byte, with `odd` 1 at any byte.
 #define LOOSE_WORDS(count, p, odd, words) \

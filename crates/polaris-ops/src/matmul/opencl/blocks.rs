@@ -18,7 +18,7 @@ pub(super) const ROWS: usize = 2;
 /// Vectors and lanes together: more need more local memory than several work-groups of a compute unit have.
 const VECTORS_AND_LANES: usize = 32;
 
-/// What is taken where nothing was tuned. Sixteen lanes with 64 elements each are busy wherever k is a multiple of
+/// Its parameters. Sixteen lanes with 64 elements each are busy wherever k is a multiple of
 /// 1024; four work-groups of two wavefronts give a compute unit of GCN enough loads to wait for.
 pub(super) const BLOCKS: Skinny = Skinny { group: 128, lanes: 16, groups_per_unit: 4 };
 

@@ -88,7 +88,7 @@ pub(in crate::matmul) fn preferred(
     }
     let Geometry { m, n, k, batches, .. } = geometry;
     if m <= MOST_VECTORS && blocks::takes(&geometry, parts.a, parts.b) {
-        let kernel = Kernel::Blocks(tuned_blocks(device, parts.b, &geometry).unwrap_or(BLOCKS));
+        let kernel = Kernel::Blocks(BLOCKS);
         if kernel.fits(device, dtype) {
             return Some(kernel);
         }
@@ -147,19 +147,6 @@ fn tuned_skinny(device: &OpenClDevice, dtype: DType, geometry: &Geometry) -> Opt
     let layout = letters(if along_k { b"dots" } else { b"columns" });
     let sizes = [vectors, lines, geometry.k];
     match decided(device, &Problem { family: Family::Gemv, dtype, layout, sizes })? {
-        Parameters::Skinny(skinny) => Some(skinny),
-        _ => None,
-    }
-}
-
-/// The same for a matrix in blocks: its format takes the place of the layout.
-fn tuned_blocks(device: &OpenClDevice, b: &Array, geometry: &Geometry) -> Option<Skinny> {
-    if geometry.batches.elements() != 1 {
-        return None;
-    }
-    let layout = letters(b.stored().name().as_bytes());
-    let sizes = [geometry.m, geometry.n, geometry.k];
-    match decided(device, &Problem { family: Family::Gemv, dtype: DType::F32, layout, sizes })? {
         Parameters::Skinny(skinny) => Some(skinny),
         _ => None,
     }
