@@ -14,7 +14,7 @@
 //! bits of Q3_K and the fifth bits of Q5_K belongs to weight 32g + j. The encoders are in `k_encode.rs`.
 
 use crate::bits::{half, part, whole};
-use crate::levels::{centred, each_of_eight, less_32};
+use crate::levels::{centred, each_of, less_32};
 use crate::{Block, Blocks, Levels, Refusal, Simd, k_encode};
 
 /// The same for each of the four groups whose fields share bytes. Where two fields make a weight, decoders make four
@@ -54,6 +54,19 @@ fn scales_and_minima(packed: &[u8; 12]) -> [u64; 2] {
     [eight(a, c), eight(b, c >> 4)]
 }
 
+/// The fields of two bits of a pair of groups.
+#[inline(always)]
+fn two_bits<S: Simd>(simd: S, fields: &[u8; 64], pair: usize) -> S::Bytes {
+    let shift = 4 * (pair % 2) as u32;
+    simd.bits(simd.both(part(fields, 32 * (pair / 2))), [shift, shift + 2], 3)
+}
+
+/// The bits of the groups of a pair, where each group has its own.
+#[inline(always)]
+fn bits_of(pair: usize) -> [u32; 2] {
+    [2 * pair as u32, 2 * pair as u32 + 1]
+}
+
 /// The format of its name.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
@@ -86,11 +99,10 @@ impl Blocks for Q2_K {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let block = &blocks[..Self::BYTES];
         let both = u128::from_le_bytes(*part(block, 0));
-        let qs = [simd.load(part(block, 16)), simd.load(part(block, 48))];
         Levels {
-            levels: each_of_eight!(g => simd.bits(qs[g / 4], 2 * (g % 4) as u32, 3)),
-            scales: simd.times(simd.floats(both & NIBBLES), half(block, 80)),
-            minima: simd.times(simd.floats(both >> 4 & NIBBLES), half(block, 82)),
+            levels: each_of!(4, pair => two_bits(simd, part(block, 16), pair)),
+            scales: simd.times_half(simd.floats(both & NIBBLES), part(block, 80)),
+            minima: simd.times_half(simd.floats(both >> 4 & NIBBLES), part(block, 82)),
         }
     }
 
@@ -138,14 +150,13 @@ impl Blocks for Q3_K {
     #[inline(always)]
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let block = &blocks[..Self::BYTES];
-        let high = simd.load(part(block, 0));
-        let qs = [simd.load(part(block, 32)), simd.load(part(block, 64))];
-        let levels = each_of_eight!(g => {
-            let third = simd.raised(simd.bits(high, g as u32, 1), 2);
-            simd.or(simd.bits(qs[g / 4], 2 * (g % 4) as u32, 3), third)
+        let high = simd.both(part(block, 0));
+        let levels = each_of!(4, pair => {
+            let third = simd.raised(simd.bits(high, bits_of(pair), 1), 2);
+            simd.or(two_bits(simd, part(block, 32), pair), third)
         });
         let scales = simd.floats(less_32(q3_scales(part(block, 96))));
-        centred(simd, levels, simd.times(scales, half(block, 108)), 4.0)
+        centred(simd, levels, simd.times_half(scales, part(block, 108)), 4.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -184,11 +195,11 @@ impl Blocks for Q4_K {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let block = &blocks[..Self::BYTES];
         let [scales, minima] = scales_and_minima(part(block, 4));
-        let levels = each_of_eight!(g => {
-            simd.bits(simd.load(part(block, 16 + 32 * (g / 2))), 4 * (g % 2) as u32, 15)
+        let levels = each_of!(4, pair => {
+            simd.bits(simd.both(part(block, 16 + 32 * pair)), [0, 4], 15)
         });
-        let scales = simd.times(simd.twice(scales), half(block, 0));
-        Levels { levels, scales, minima: simd.times(simd.twice(minima), half(block, 2)) }
+        let scales = simd.times_half(simd.twice(scales), part(block, 0));
+        Levels { levels, scales, minima: simd.times_half(simd.twice(minima), part(block, 2)) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -228,14 +239,13 @@ impl Blocks for Q5_K {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let block = &blocks[..Self::BYTES];
         let [scales, minima] = scales_and_minima(part(block, 4));
-        let fifth = simd.load(part(block, 16));
-        let levels = each_of_eight!(g => {
-            let fifth = simd.raised(simd.bits(fifth, g as u32, 1), 4);
-            let low = simd.load(part(block, 48 + 32 * (g / 2)));
-            simd.or(simd.bits(low, 4 * (g % 2) as u32, 15), fifth)
+        let fifth = simd.both(part(block, 16));
+        let levels = each_of!(4, pair => {
+            let fifth = simd.raised(simd.bits(fifth, bits_of(pair), 1), 4);
+            simd.or(simd.bits(simd.both(part(block, 48 + 32 * pair)), [0, 4], 15), fifth)
         });
-        let scales = simd.times(simd.twice(scales), half(block, 0));
-        Levels { levels, scales, minima: simd.times(simd.twice(minima), half(block, 2)) }
+        let scales = simd.times_half(simd.twice(scales), part(block, 0));
+        Levels { levels, scales, minima: simd.times_half(simd.twice(minima), part(block, 2)) }
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -281,15 +291,14 @@ impl Blocks for Q6_K {
     #[inline(always)]
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let block = &blocks[..Self::BYTES];
-        let high = [simd.load(part(block, 128)), simd.load(part(block, 160))];
-        let levels = each_of_eight!(g => {
+        let levels = each_of!(4, pair => {
             // Lower nibbles of 64 bytes, then upper ones.
-            let low = simd.load(part(block, 64 * (g / 4) + 32 * (g % 2)));
-            let high = simd.raised(simd.bits(high[g / 4], 2 * (g % 4) as u32, 3), 4);
-            simd.or(simd.bits(low, 4 * (g % 4 / 2) as u32, 15), high)
+            let shift = 4 * (pair % 2) as u32;
+            let low = simd.bits(simd.load(part(block, 64 * (pair / 2))), [shift; 2], 15);
+            simd.or(low, simd.raised(two_bits(simd, part(block, 128), pair), 4))
         });
         let scales = simd.floats(u128::from_le_bytes(*part(block, 192)));
-        centred(simd, levels, simd.times(scales, half(block, 208)), 32.0)
+        centred(simd, levels, simd.times_half(scales, part(block, 208)), 32.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

@@ -11,7 +11,7 @@ pub const CHUNK: usize = 256;
 #[derive(Debug, Clone, Copy)]
 pub struct Levels<S: Simd> {
     /// A level for each element.
-    pub levels: [S::Bytes; CHUNK / 32],
+    pub levels: [S::Bytes; CHUNK / 64],
     /// What levels are multiplied by.
     pub scales: S::Floats,
     /// What is subtracted.
@@ -26,31 +26,44 @@ pub(crate) fn less_32(bytes: u128) -> u128 {
     ((bytes | (128 * EACH)) - 32 * EACH) ^ (128 * EACH)
 }
 
-/// What an expression gives for each of eight numbers. `array::from_fn` would be a function of its own, into which
+/// What an expression gives for each of so many numbers. `array::from_fn` would be a function of its own, into which
 /// vector instructions are not always inlined.
-macro_rules! each_of_eight {
-    ($number:ident => $of:expr) => {{
+macro_rules! each_of {
+    ($count:literal, $number:ident => $of:expr) => {{
         let $number = 0;
-        let mut all = [$of; 8];
-        for $number in 1..8 {
+        let mut all = [$of; $count];
+        for $number in 1..$count {
             all[$number] = $of;
         }
         all
     }};
 }
 
-pub(crate) use each_of_eight;
+pub(crate) use each_of;
 
 /// The number of two bytes at a place of each of eight blocks.
 #[inline(always)]
-pub(crate) fn each_u16(blocks: &[u8], bytes: usize, at: usize) -> [u16; 8] {
-    each_of_eight!(block => u16::from_le_bytes(*part(blocks, block * bytes + at)))
+pub fn each_i16(blocks: &[u8], bytes: usize, at: usize) -> [i16; 8] {
+    each_of!(8, block => i16::from_le_bytes(*part(blocks, block * bytes + at)))
 }
+
+/// What an expression gives for parts of eight blocks of so many bytes, in pairs of blocks.
+macro_rules! pairs {
+    ($blocks:expr, $bytes:expr, $at:expr, $a:ident, $b:ident => $of:expr) => {
+        each_of!(4, pair => {
+            let $a = part($blocks, 2 * pair * $bytes + $at);
+            let $b = part($blocks, (2 * pair + 1) * $bytes + $at);
+            $of
+        })
+    };
+}
+
+pub(crate) use pairs;
 
 /// Sixteen bytes of each of eight blocks, as numbers of four bits.
 #[inline(always)]
-pub(crate) fn nibbles<S: Simd>(simd: S, blocks: &[u8], bytes: usize, at: usize) -> [S::Bytes; 8] {
-    each_of_eight!(block => simd.nibbles(part(blocks, block * bytes + at)))
+pub(crate) fn nibbles<S: Simd>(simd: S, blocks: &[u8], bytes: usize, at: usize) -> [S::Bytes; 4] {
+    pairs!(blocks, bytes, at, a, b => simd.nibbles(a, b))
 }
 
 /// The same, and what a table has in the places that they name.
@@ -61,8 +74,8 @@ pub(crate) fn looked_up<S: Simd>(
     blocks: &[u8],
     bytes: usize,
     at: usize,
-) -> [S::Bytes; 8] {
-    each_of_eight!(block => simd.look_up(table, simd.nibbles(part(blocks, block * bytes + at))))
+) -> [S::Bytes; 4] {
+    pairs!(blocks, bytes, at, a, b => simd.look_up(table, simd.nibbles(a, b)))
 }
 
 /// Sixteen bytes and four of fifth bits of each of eight blocks.
@@ -73,18 +86,17 @@ pub(crate) fn fives<S: Simd>(
     bytes: usize,
     fifth: usize,
     at: usize,
-) -> [S::Bytes; 8] {
-    each_of_eight!(block => {
-        let fifths = simd.fifths(*part(blocks, block * bytes + fifth));
-        simd.or(simd.nibbles(part(blocks, block * bytes + at)), fifths)
-    })
+) -> [S::Bytes; 4] {
+    let fifths = pairs!(blocks, bytes, fifth, a, b => simd.fifths(*a, *b));
+    let nibbles = nibbles(simd, blocks, bytes, at);
+    each_of!(4, pair => simd.or(nibbles[pair], fifths[pair]))
 }
 
 /// Levels whose minima are a multiple of their scales.
 #[inline(always)]
 pub(crate) fn centred<S: Simd>(
     simd: S,
-    levels: [S::Bytes; 8],
+    levels: [S::Bytes; 4],
     scales: S::Floats,
     centre: f32,
 ) -> Levels<S> {

@@ -36,6 +36,6 @@ pub use block::{Block, Blocks, MOST_ELEMENTS};
 pub use error::{Error, Refusal, Result};
 pub use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-pub use levels::{CHUNK, Levels};
+pub use levels::{CHUNK, Levels, each_i16};
 pub use simd::{Plain, Simd};
 pub use table::{IQ4_NL, IQ4_XS, MXFP4};

@@ -2,22 +2,28 @@
 
 use polaris_core::f16;
 
+use crate::each_i16;
+
 /// The vectors of an instruction set. A value of it is the proof that the processor has the instructions. Methods are
 /// always inlined.
 pub trait Simd: Copy {
-    /// 32 bytes.
+    /// 64 bytes: two groups of 32.
     type Bytes: Copy;
     /// 16 numbers.
     type Floats: Copy;
 
-    /// 32 bytes.
-    fn load(self, bytes: &[u8; 32]) -> Self::Bytes;
-    /// The lower nibbles of 16 bytes, then the upper ones.
-    fn nibbles(self, bytes: &[u8; 16]) -> Self::Bytes;
-    /// 16 in each byte whose bit is set.
-    fn fifths(self, bits: [u8; 4]) -> Self::Bytes;
-    /// Some bits of each byte, moved to the right.
-    fn bits(self, bytes: Self::Bytes, shift: u32, mask: u8) -> Self::Bytes;
+    /// 64 bytes.
+    fn load(self, bytes: &[u8; 64]) -> Self::Bytes;
+    /// 32 bytes and 32 others.
+    fn pair(self, a: &[u8; 32], b: &[u8; 32]) -> Self::Bytes;
+    /// 32 bytes, twice.
+    fn both(self, bytes: &[u8; 32]) -> Self::Bytes;
+    /// The lower nibbles of 16 bytes, then the upper ones; the same of 16 others.
+    fn nibbles(self, a: &[u8; 16], b: &[u8; 16]) -> Self::Bytes;
+    /// 16 in each byte whose bit is set, of 32 bits and 32 others.
+    fn fifths(self, a: [u8; 4], b: [u8; 4]) -> Self::Bytes;
+    /// Some bits of each byte, moved to the right: the first 32 and the last 32 each by a number.
+    fn bits(self, bytes: Self::Bytes, shifts: [u32; 2], mask: u8) -> Self::Bytes;
     /// The bits of each byte, moved to the left; they must stay inside.
     fn raised(self, bytes: Self::Bytes, shift: u32) -> Self::Bytes;
     /// The bits of both.
@@ -31,12 +37,14 @@ pub trait Simd: Copy {
     fn floats(self, bytes: u128) -> Self::Floats;
     /// Numbers of signed bytes, each twice.
     fn twice(self, bytes: u64) -> Self::Floats;
-    /// Numbers in half precision, each twice.
-    fn halves_twice(self, halves: [u16; 8]) -> Self::Floats;
+    /// The numbers in half precision `at` bytes behind the beginnings of eight blocks of so many bytes, each twice.
+    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> Self::Floats;
     /// Numbers, each twice.
     fn floats_twice(self, floats: [f32; 8]) -> Self::Floats;
     /// The products with a number.
     fn times(self, floats: Self::Floats, factor: f32) -> Self::Floats;
+    /// The products with a number in half precision.
+    fn times_half(self, floats: Self::Floats, factor: &[u8; 2]) -> Self::Floats;
 }
 
 /// Plain code, for any processor.
@@ -44,46 +52,61 @@ pub trait Simd: Copy {
 pub struct Plain;
 
 impl Simd for Plain {
-    type Bytes = [u8; 32];
+    type Bytes = [u8; 64];
     type Floats = [f32; 16];
 
     #[inline(always)]
-    fn load(self, bytes: &[u8; 32]) -> [u8; 32] {
+    fn load(self, bytes: &[u8; 64]) -> [u8; 64] {
         *bytes
     }
 
     #[inline(always)]
-    fn nibbles(self, bytes: &[u8; 16]) -> [u8; 32] {
-        std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
+    fn pair(self, a: &[u8; 32], b: &[u8; 32]) -> [u8; 64] {
+        std::array::from_fn(|i| if i < 32 { a[i] } else { b[i - 32] })
     }
 
     #[inline(always)]
-    fn fifths(self, bits: [u8; 4]) -> [u8; 32] {
-        std::array::from_fn(|i| (bits[i / 8] >> (i % 8) & 1) << 4)
+    fn both(self, bytes: &[u8; 32]) -> [u8; 64] {
+        self.pair(bytes, bytes)
     }
 
     #[inline(always)]
-    fn bits(self, bytes: [u8; 32], shift: u32, mask: u8) -> [u8; 32] {
-        bytes.map(|byte| byte >> shift & mask)
+    fn nibbles(self, a: &[u8; 16], b: &[u8; 16]) -> [u8; 64] {
+        let nibble = |i: usize, bytes: &[u8; 16]| match i % 32 {
+            0..16 => bytes[i % 16] & 15,
+            _ => bytes[i % 16] >> 4,
+        };
+        std::array::from_fn(|i| nibble(i, if i < 32 { a } else { b }))
     }
 
     #[inline(always)]
-    fn raised(self, bytes: [u8; 32], shift: u32) -> [u8; 32] {
+    fn fifths(self, a: [u8; 4], b: [u8; 4]) -> [u8; 64] {
+        let bit = |i: usize, bits: [u8; 4]| (bits[i % 32 / 8] >> (i % 8) & 1) << 4;
+        std::array::from_fn(|i| bit(i, if i < 32 { a } else { b }))
+    }
+
+    #[inline(always)]
+    fn bits(self, bytes: [u8; 64], shifts: [u32; 2], mask: u8) -> [u8; 64] {
+        std::array::from_fn(|i| bytes[i] >> shifts[i / 32] & mask)
+    }
+
+    #[inline(always)]
+    fn raised(self, bytes: [u8; 64], shift: u32) -> [u8; 64] {
         bytes.map(|byte| byte << shift)
     }
 
     #[inline(always)]
-    fn or(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+    fn or(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         std::array::from_fn(|i| a[i] | b[i])
     }
 
     #[inline(always)]
-    fn without_sign(self, bytes: [u8; 32]) -> [u8; 32] {
+    fn without_sign(self, bytes: [u8; 64]) -> [u8; 64] {
         bytes.map(|byte| byte ^ 0x80)
     }
 
     #[inline(always)]
-    fn look_up(self, table: &[u8; 16], places: [u8; 32]) -> [u8; 32] {
+    fn look_up(self, table: &[u8; 16], places: [u8; 64]) -> [u8; 64] {
         places.map(|place| table[usize::from(place & 15)])
     }
 
@@ -98,8 +121,9 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
-    fn halves_twice(self, halves: [u16; 8]) -> [f32; 16] {
-        self.floats_twice(halves.map(|half| f16::from_bits(half).to_f32_const()))
+    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> [f32; 16] {
+        let halves = each_i16(blocks, BYTES, at);
+        self.floats_twice(halves.map(|half| f16::from_bits(half as u16).to_f32_const()))
     }
 
     #[inline(always)]
@@ -110,5 +134,10 @@ impl Simd for Plain {
     #[inline(always)]
     fn times(self, floats: [f32; 16], factor: f32) -> [f32; 16] {
         floats.map(|float| float * factor)
+    }
+
+    #[inline(always)]
+    fn times_half(self, floats: [f32; 16], factor: &[u8; 2]) -> [f32; 16] {
+        self.times(floats, f16::from_le_bytes(*factor).to_f32_const())
     }
 }

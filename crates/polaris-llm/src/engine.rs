@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::inputs::{Inputs, Item};
 use crate::model::Model;
 use crate::plan::{Arena, Builder, Plan, Size, plan};
+use crate::profile::{Profile, StepTime};
 use crate::{Error, Result};
 
 /// Plans that are kept; the sizes of prompts differ, those of single tokens do not.
@@ -88,6 +89,7 @@ pub struct Engine {
     /// Tokens that were computed so far.
     computed: usize,
     logits: Vec<f32>,
+    profile: Option<Profile>,
     /// The bytes of tokens, once a grammar has asked for them.
     pub(crate) pieces: Option<Arc<Pieces>>,
 }
@@ -157,6 +159,7 @@ impl Engine {
             batch,
             computed: 0,
             logits: Vec::new(),
+            profile: None,
             pieces: None,
         })
     }
@@ -365,7 +368,7 @@ impl Engine {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         let (plan, logits) = &self.plans[&size];
-        plan.run(longest, is_cancelled)?;
+        plan.run(longest, is_cancelled, self.profile.as_mut())?;
         if let Some(logits) = logits {
             let start = self.logits.len();
             self.logits.resize(start + logits.elements(), 0.0);
@@ -404,6 +407,16 @@ impl Engine {
         }
         self.plans.insert(size, made);
         Ok(())
+    }
+
+    /// Begins to measure each step, which takes time itself on devices that compute while the program goes on.
+    pub fn begin_profile(&mut self) {
+        self.profile = Some(Profile::default());
+    }
+
+    /// Ends what [`Engine::begin_profile`] began: the steps, the longest first.
+    pub fn end_profile(&mut self) -> Vec<StepTime> {
+        self.profile.take().map_or_else(Vec::new, Profile::steps)
     }
 
     /// The steps that compute one token, in words.

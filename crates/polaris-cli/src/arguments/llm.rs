@@ -265,6 +265,14 @@ pub struct BenchLlm {
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,
 
+    /// Measure after a text of this many tokens, whose own time does not count
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+
+    /// Say where the time goes, in one more run of each measurement
+    #[arg(long)]
+    pub profile: bool,
+
     #[command(flatten)]
     pub engine: EngineChoice,
 }

@@ -209,7 +209,8 @@ fn a_chat_takes_any_text() {
 fn speed_is_a_document_with_a_result_for_each_test() {
     let home = Home::new();
     let path = model(&home).display().to_string();
-    let command = format!("bench llm {path} --device cpu --threads 1 -p 8,16 -n 4 -r 2 --json");
+    let command =
+        format!("bench llm {path} --device cpu --threads 1 -p 8,16 -n 4 -r 2 --profile --json");
     let measured = home.run(&command).exits_with(0).json();
     let results = measured["results"].as_array().unwrap();
     let tests: Vec<&str> = results.iter().map(|result| result["test"].as_str().unwrap()).collect();
@@ -218,6 +219,11 @@ fn speed_is_a_document_with_a_result_for_each_test() {
         assert_eq!((&result["threads"], &result["device"]), (&1.into(), &"cpu".into()));
         assert!(result["tokens_per_second"].as_f64().unwrap() > 0.0);
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+        // One key projection for each of three layers in each run of the plan.
+        let profile = result["profile"].as_array().unwrap();
+        let keys = profile.iter().find(|step| step["step"] == "attn_k").unwrap();
+        let runs = if result["test"] == "tg4" { 12 } else { 3 };
+        assert_eq!((&keys["runs"], &keys["operation"]), (&runs.into(), &"matmul".into()));
     }
 }
 

@@ -14,9 +14,12 @@ mod recurrent;
 pub(crate) use builder::{Arena, Builder, Value};
 pub(crate) use decoder::{Size, plan};
 
+use std::time::Instant;
+
 use polaris_ops::{AnyOperation, Array, CachedAttention};
 
 use crate::Result;
+use crate::profile::Profile;
 
 /// The most inputs of a step.
 const MOST_INPUTS: usize = 8;
@@ -50,8 +53,14 @@ impl Plan {
         Self { steps }
     }
 
-    /// Runs all steps; `longest` is the number of cached positions of the longest sequence.
-    pub(crate) fn run(&self, longest: usize, is_cancelled: &dyn Fn() -> bool) -> Result<()> {
+    /// Runs all steps; `longest` is the number of cached positions of the longest sequence. A profile makes the device
+    /// finish each step before the next.
+    pub(crate) fn run(
+        &self,
+        longest: usize,
+        is_cancelled: &dyn Fn() -> bool,
+        mut profile: Option<&mut Profile>,
+    ) -> Result<()> {
         for step in &self.steps {
             if is_cancelled() {
                 return Err(crate::Error::Cancelled);
@@ -61,13 +70,22 @@ impl Plan {
                 *to = from;
             }
             let inputs = &inputs[..step.inputs.len()];
-            match &step.operation {
-                Operation::Fixed(operation) => operation.run(inputs, &step.output)?,
-                Operation::Attention(attention) => {
-                    let attention = CachedAttention { longest, ..*attention };
-                    AnyOperation::run(&attention, inputs, &step.output)?;
+            let attention;
+            let operation: &dyn AnyOperation = match &step.operation {
+                Operation::Fixed(operation) => &**operation,
+                Operation::Attention(rest) => {
+                    attention = CachedAttention { longest, ..*rest };
+                    &attention
                 }
-            }
+            };
+            let Some(profile) = &mut profile else {
+                operation.run(inputs, &step.output)?;
+                continue;
+            };
+            let begin = Instant::now();
+            operation.run(inputs, &step.output)?;
+            step.output.device().queue().finish()?;
+            profile.add(step, operation, begin.elapsed().as_secs_f64());
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! `polaris bench llm`: the speed of prompts and of generation.
 
+use std::ops::Range;
 use std::time::Instant;
 
-use polaris::llm::{Engine, Wanted};
+use polaris::llm::{Engine, StepTime, Wanted};
 use serde::Serialize;
 
 use super::{device, load};
@@ -36,6 +37,20 @@ struct Measured {
     /// The same, by the measured memory bandwidth of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     bandwidth_share: Option<f64>,
+    /// Where the time of one more run went, the longest steps first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Vec<Timed>>,
+}
+
+/// A step of all layers.
+#[derive(Serialize)]
+struct Timed {
+    step: String,
+    operation: &'static str,
+    runs: u64,
+    seconds: f64,
+    share: f64,
+    bytes_per_second: f64,
 }
 
 pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
@@ -44,7 +59,9 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     let begin = Instant::now();
     let mut choice = options.engine.clone();
     let longest = options.prompt.iter().chain(&options.tokens).max().copied().unwrap_or(0);
-    choice.context = Some(choice.context.unwrap_or(0).max(longest + 1));
+    choice.context = Some(
+        choice.context.unwrap_or(0).max(options.depth.saturating_add(longest).saturating_add(1)),
+    );
     let model = load(&options.model, &device, &choice)?;
     let load_seconds = begin.elapsed().as_secs_f64();
     let mut engine = Engine::new(&model, &choice.options())?;
@@ -62,7 +79,8 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         let mut first = f64::INFINITY;
         // The first run makes plans and programs, and is not counted.
         for repetition in 0..=options.repetitions {
-            let (seconds, waited) = measure(&mut engine, kind == "pp", count as usize)?;
+            let (seconds, waited) =
+                measure(&mut engine, options.depth as usize, kind == "pp", count as usize)?;
             if repetition > 0 {
                 samples.push(f64::from(count) / seconds);
                 first = first.min(waited);
@@ -72,6 +90,12 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
             / (samples.len() as f64 - 1.0).max(1.0);
         let read = (kind == "tg").then(|| mean * model.bytes() as f64);
+        let profile = match options.profile {
+            true => {
+                Some(profile(&mut engine, options.depth as usize, kind == "pp", count as usize)?)
+            }
+            false => None,
+        };
         results.push(Measured {
             test: format!("{kind}{count}"),
             threads,
@@ -82,6 +106,7 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
             first_token_seconds: first,
             weight_bytes_per_second: read,
             bandwidth_share: read.zip(bandwidth).map(|(read, bandwidth)| read / bandwidth),
+            profile,
         });
     }
     let document = Document {
@@ -112,6 +137,22 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         ]);
     }
     table.print()?;
+    for result in &document.results {
+        let Some(profile) = &result.profile else { continue };
+        say!("\nWhere the time of {} goes:", result.test);
+        let mut table = Table::new(&["step", "operation", ">runs", ">ms", ">share", ">GB/s"]);
+        for step in profile {
+            table.row(vec![
+                step.step.clone(),
+                step.operation.to_owned(),
+                step.runs.to_string(),
+                format!("{:.3}", 1e3 * step.seconds),
+                format!("{:.1}%", 100.0 * step.share),
+                format!("{:.1}", step.bytes_per_second / 1e9),
+            ]);
+        }
+        table.print()?;
+    }
     say!(
         "{} of {:.2} GB, loaded in {:.2} s",
         document.architecture,
@@ -121,25 +162,65 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// The seconds for so many tokens, at once or one by one, and until the first logits are there. Tokens are drawn from
-/// the vocabulary, the same each time.
-fn measure(engine: &mut Engine, at_once: bool, count: usize) -> anyhow::Result<(f64, f64)> {
-    let vocabulary = engine.model().vocabulary() as u32;
-    let token = |place: usize| (place as u32).wrapping_mul(2_654_435_761) % vocabulary;
-    engine.truncate(0, 0);
+/// The steps of such a run.
+fn profile(
+    engine: &mut Engine,
+    depth: usize,
+    at_once: bool,
+    count: usize,
+) -> anyhow::Result<Vec<Timed>> {
+    rewind(engine, depth)?;
+    engine.begin_profile();
+    let measured = measure(engine, depth, at_once, count);
+    let steps = engine.end_profile();
+    measured?;
+    let total: f64 = steps.iter().map(|step| step.seconds).sum();
+    let timed = |step: StepTime| Timed {
+        step: step.label,
+        operation: step.operation,
+        runs: step.runs,
+        seconds: step.seconds,
+        share: step.seconds / total.max(f64::MIN_POSITIVE),
+        bytes_per_second: step.bytes as f64 / step.seconds.max(f64::MIN_POSITIVE),
+    };
+    Ok(steps.into_iter().map(timed).collect())
+}
+
+/// The seconds for so many tokens after a text of `depth`, at once or one by one, and until the first logits are there.
+fn measure(
+    engine: &mut Engine,
+    depth: usize,
+    at_once: bool,
+    count: usize,
+) -> anyhow::Result<(f64, f64)> {
+    rewind(engine, depth)?;
+    let tokens = tokens(engine, depth..depth + count);
     let begin = Instant::now();
     if at_once {
-        let tokens: Vec<u32> = (0..count).map(token).collect();
         engine.feed(0, &tokens, Wanted::Last, &interrupt::requested)?;
         let seconds = begin.elapsed().as_secs_f64();
         return Ok((seconds, seconds));
     }
     let mut first = 0.0;
-    for place in 0..count {
-        engine.feed(0, &[token(place)], Wanted::Last, &interrupt::requested)?;
+    for (place, token) in tokens.into_iter().enumerate() {
+        engine.feed(0, &[token], Wanted::Last, &interrupt::requested)?;
         if place == 0 {
             first = begin.elapsed().as_secs_f64();
         }
     }
     Ok((begin.elapsed().as_secs_f64(), first))
+}
+
+/// Forgets all but the first `depth` tokens, and computes those that are not there.
+fn rewind(engine: &mut Engine, depth: usize) -> anyhow::Result<()> {
+    engine.truncate(0, depth);
+    let missing = tokens(engine, engine.tokens(0).len()..depth);
+    engine.feed(0, &missing, Wanted::None, &interrupt::requested)?;
+    Ok(())
+}
+
+/// Tokens that are drawn from the vocabulary, the same each time.
+fn tokens(engine: &Engine, places: Range<usize>) -> Vec<u32> {
+    let vocabulary = engine.model().vocabulary() as u32;
+    places.map(|place| (place as u32).wrapping_mul(2_654_435_761) % vocabulary).collect()
 }

@@ -3,6 +3,7 @@
 use polaris_blocks::{CHUNK, Plain};
 use polaris_runtime::cpu::SimdLevel;
 
+use super::chunk_start;
 #[cfg(target_arch = "x86_64")]
 use super::has_vnni;
 use super::vectors::{GROUP, Part, Rounded, Vectors};
@@ -13,7 +14,7 @@ use super::x86::{Avx2, Vnni};
 ///
 /// A tile holds `tokens` rows. Of four elements along k the bytes of all tokens follow one another, then those of the
 /// next four; after them the scales and then the scaled sums of every sixteen elements in the same order. Rows are
-/// filled up with zeros to whole chunks, and tiles to whole rows.
+/// stored in whole chunks ([`chunk_start`]), and tiles filled up with rows of zeros.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tiles {
     /// Rows of a tile.
@@ -111,14 +112,17 @@ unsafe fn round<V: Vectors>(simd: V, tiles: Tiles, rows: Rows, tile: Tile) {
     for first in (0..tiles.k).step_by(GROUP) {
         for token in 0..tiles.tokens {
             let mut x = [0.0f32; GROUP];
-            if token < rows.count && first < rows.length {
+            let from = chunk_start(first / CHUNK, rows.length) + first % CHUNK;
+            let is_new = from >= first / CHUNK * CHUNK;
+            if token < rows.count && is_new && from < rows.length {
+                let count = GROUP.min(rows.length - from);
                 // SAFETY: by the caller's word, here and below.
                 unsafe {
-                    let from = rows.start.add(token * rows.stride + first);
-                    if first + GROUP <= rows.length {
+                    let from = rows.start.add(token * rows.stride + from);
+                    if count == GROUP {
                         x = from.cast::<[f32; GROUP]>().read_unaligned();
                     } else {
-                        std::ptr::copy_nonoverlapping(from, x.as_mut_ptr(), rows.length - first);
+                        std::ptr::copy_nonoverlapping(from, x.as_mut_ptr(), count);
                     }
                 }
             }

@@ -5,15 +5,20 @@ use polaris_blocks::{Blocks, CHUNK, Plain};
 use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::Tile;
-use super::filled_up;
 #[cfg(target_arch = "x86_64")]
 use super::has_vnni;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
+use super::{chunk_start, filled_up};
 
 /// The most tokens.
 pub(crate) const TOKENS: usize = 4;
+
+/// How far ahead weights are fetched. Processors look ahead within a page, and unpacking leaves them too little time.
+const AHEAD: usize = 4096;
+/// Bytes that are fetched together.
+const LINE: usize = 64;
 
 /// The dot products of a row of a weight with tokens, which are tiles of one each.
 pub(crate) type Dots = unsafe fn(weights: *const u8, k: usize, tokens: &[Tile], to: &mut [f32]);
@@ -34,15 +39,19 @@ unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
     // SAFETY: by the caller's word.
     unsafe {
         let mut sums = [simd.no_sum(); T];
-        for chunk in 0..k / CHUNK {
-            let blocks = std::slice::from_raw_parts(weights.add(chunk * chunk_bytes), chunk_bytes);
-            add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
-        }
-        if B::ELEMENTS < CHUNK && !k.is_multiple_of(CHUNK) {
-            let bytes = k % CHUNK / B::ELEMENTS * B::BYTES;
-            let start = weights.add(k / CHUNK * chunk_bytes);
-            let blocks = filled_up(std::slice::from_raw_parts(start, bytes));
-            add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, k / CHUNK);
+        if B::ELEMENTS < CHUNK && k < CHUNK {
+            let bytes = k / B::ELEMENTS * B::BYTES;
+            let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
+            add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);
+        } else {
+            for chunk in 0..k.div_ceil(CHUNK) {
+                let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
+                for line in (0..chunk_bytes).step_by(LINE) {
+                    simd.prefetch(start.wrapping_add(AHEAD + line));
+                }
+                let blocks = std::slice::from_raw_parts(start, chunk_bytes);
+                add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
+            }
         }
         for (to, &sum) in to.iter_mut().zip(&sums) {
             *to = simd.total(sum);

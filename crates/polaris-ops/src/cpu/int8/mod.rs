@@ -18,7 +18,15 @@ mod vectors;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The blocks of a row's last chunk, filled up with zeros; the largest chunk is one of Q8_0.
+use polaris_blocks::CHUNK;
+
+/// The element that a chunk of a row begins with. The last one ends where the row ends, and may repeat elements of the one
+/// before it, which are zero in that chunk of A. Rows that are shorter than a chunk are filled up.
+fn chunk_start(chunk: usize, k: usize) -> usize {
+    (chunk * CHUNK).min(k.saturating_sub(CHUNK))
+}
+
+/// The blocks of a row that is shorter than a chunk, filled up with zeros; the largest chunk is one of Q8_0.
 fn filled_up(blocks: &[u8]) -> [u8; 8 * 34] {
     let mut whole = [0; _];
     whole[..blocks.len()].copy_from_slice(blocks);

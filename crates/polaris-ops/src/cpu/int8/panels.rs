@@ -5,13 +5,13 @@ use polaris_blocks::{Blocks, CHUNK, Plain};
 use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::Tile;
-use super::filled_up;
 #[cfg(target_arch = "x86_64")]
 use super::has_vnni;
 pub(crate) use super::vectors::ROWS;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
+use super::{chunk_start, filled_up};
 
 /// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements.
 #[derive(Debug, Clone, Copy)]
@@ -85,12 +85,13 @@ unsafe fn pack<B: Blocks, V: Vectors>(simd: V, rows: WeightRows, k: usize, panel
     // SAFETY: by the caller's word.
     unsafe {
         for chunk in 0..panel.k / CHUNK {
-            let bytes = (k - chunk * CHUNK).min(CHUNK) / B::ELEMENTS * B::BYTES;
+            let place = chunk_start(chunk, k) / B::ELEMENTS * B::BYTES;
             for (row, to) in unpacked.iter_mut().take(rows.count).enumerate() {
-                let start = rows.start.add(row * rows.stride + chunk * chunk_bytes);
-                if B::ELEMENTS == CHUNK || bytes == chunk_bytes {
+                let start = rows.start.add(row * rows.stride + place);
+                if B::ELEMENTS == CHUNK || k >= CHUNK {
                     unpack::<B, V>(simd, std::slice::from_raw_parts(start, chunk_bytes), to);
                 } else {
+                    let bytes = k / B::ELEMENTS * B::BYTES;
                     let blocks = filled_up(std::slice::from_raw_parts(start, bytes));
                     unpack::<B, V>(simd, &blocks[..chunk_bytes], to);
                 }
@@ -115,7 +116,7 @@ fn unpack<B: Blocks, V: Vectors>(simd: V, blocks: &[u8], to: &mut Unpacked) {
     let levels = B::levels(simd, blocks);
     // SAFETY: there is room for each of them.
     unsafe {
-        for (&from, to) in levels.levels.iter().zip(to.levels.as_chunks_mut::<32>().0) {
+        for (&from, to) in levels.levels.iter().zip(to.levels.as_chunks_mut::<64>().0) {
             simd.store_bytes(from, to.as_mut_ptr());
         }
         simd.store_floats(levels.scales, to.scales.as_mut_ptr());

@@ -43,6 +43,9 @@ pub(super) unsafe trait Vectors: Simd {
     /// Rounds numbers to the nearest bytes. What is no number, or infinite, makes the scale that.
     fn round(self, x: &[f32; GROUP]) -> Rounded;
 
+    /// Asks for what lies there, if anything does, to be brought into the cache.
+    fn prefetch(self, from: *const u8);
+
     fn no_sum(self) -> Self::Sum;
     /// Adds the products of a chunk. `WIDE` says whether levels are above 127.
     unsafe fn add_chunk<const WIDE: bool>(
@@ -101,6 +104,9 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
+    fn prefetch(self, _: *const u8) {}
+
+    #[inline(always)]
     fn no_sum(self) -> f32 {
         0.0
     }
@@ -134,9 +140,9 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
-    unsafe fn store_bytes(self, bytes: [u8; 32], to: *mut u8) {
+    unsafe fn store_bytes(self, bytes: [u8; 64], to: *mut u8) {
         // SAFETY: by the caller's word.
-        unsafe { to.cast::<[u8; 32]>().write_unaligned(bytes) }
+        unsafe { to.cast::<[u8; 64]>().write_unaligned(bytes) }
     }
 
     #[inline(always)]

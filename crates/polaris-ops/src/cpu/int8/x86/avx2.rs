@@ -2,10 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use polaris_blocks::{Levels, Simd};
+use polaris_blocks::{Levels, Simd, each_i16};
 
 use super::super::vectors::{GROUP, MOST, Part, ROWS, Rounded, Vectors};
-use super::{bytes, eight_halves, eight_twice, sixteen};
+use super::{eight_twice, sixteen};
 
 /// 256-bit vectors. A value is the proof that the processor has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +21,86 @@ impl Avx2 {
 }
 
 impl Simd for Avx2 {
-    bytes!();
+    type Bytes = [__m256i; 2];
     type Floats = [__m256; 2];
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 64]) -> [__m256i; 2] {
+        // SAFETY: here and below, `self` proves that the instructions exist.
+        unsafe {
+            let from = bytes.as_ptr().cast::<__m256i>();
+            [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))]
+        }
+    }
+
+    #[inline(always)]
+    fn pair(self, a: &[u8; 32], b: &[u8; 32]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe { [_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast())] }
+    }
+
+    #[inline(always)]
+    fn both(self, bytes: &[u8; 32]) -> [__m256i; 2] {
+        self.pair(bytes, bytes)
+    }
+
+    #[inline(always)]
+    fn nibbles(self, a: &[u8; 16], b: &[u8; 16]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe { [nibbles(a), nibbles(b)] }
+    }
+
+    #[inline(always)]
+    fn fifths(self, a: [u8; 4], b: [u8; 4]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe { [fifths(a), fifths(b)] }
+    }
+
+    #[inline(always)]
+    fn bits(self, [a, b]: [__m256i; 2], shifts: [u32; 2], mask: u8) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let [a, b] = [
+                _mm256_srl_epi16(a, _mm_cvtsi32_si128(shifts[0] as i32)),
+                _mm256_srl_epi16(b, _mm_cvtsi32_si128(shifts[1] as i32)),
+            ];
+            let mask = _mm256_set1_epi8(mask as i8);
+            [_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)]
+        }
+    }
+
+    #[inline(always)]
+    fn raised(self, [a, b]: [__m256i; 2], shift: u32) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let shift = _mm_cvtsi32_si128(shift as i32);
+            [_mm256_sll_epi16(a, shift), _mm256_sll_epi16(b, shift)]
+        }
+    }
+
+    #[inline(always)]
+    fn or(self, [a, b]: [__m256i; 2], [c, d]: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe { [_mm256_or_si256(a, c), _mm256_or_si256(b, d)] }
+    }
+
+    #[inline(always)]
+    fn without_sign(self, [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let sign = _mm256_set1_epi8(-128);
+            [_mm256_xor_si256(a, sign), _mm256_xor_si256(b, sign)]
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], [a, b]: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_shuffle_epi8(table, a), _mm256_shuffle_epi8(table, b)]
+        }
+    }
 
     #[inline(always)]
     fn floats(self, bytes: u128) -> [__m256; 2] {
@@ -51,9 +129,10 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn halves_twice(self, halves: [u16; 8]) -> [__m256; 2] {
-        // SAFETY: see `load`.
-        unsafe { twice(_mm256_cvtph_ps(eight_halves(halves))) }
+    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> [__m256; 2] {
+        let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at);
+        // SAFETY: see `load`. Through memory the halves would be waited for.
+        unsafe { twice(_mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h))) }
     }
 
     #[inline(always)]
@@ -69,6 +148,41 @@ impl Simd for Avx2 {
             let factor = _mm256_set1_ps(factor);
             [_mm256_mul_ps(low, factor), _mm256_mul_ps(high, factor)]
         }
+    }
+
+    #[inline(always)]
+    fn times_half(self, [low, high]: [__m256; 2], factor: &[u8; 2]) -> [__m256; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let factor = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(*factor)));
+            [_mm256_mul_ps(low, factor), _mm256_mul_ps(high, factor)]
+        }
+    }
+}
+
+/// The lower nibbles of 16 bytes, then the upper ones.
+#[inline(always)]
+unsafe fn nibbles(bytes: &[u8; 16]) -> __m256i {
+    // SAFETY: by the caller's word, these instructions exist.
+    unsafe {
+        let low = _mm_loadu_si128(bytes.as_ptr().cast());
+        let both = _mm256_set_m128i(_mm_srli_epi16::<4>(low), low);
+        _mm256_and_si256(both, _mm256_set1_epi8(15))
+    }
+}
+
+/// 16 in each byte whose bit is set.
+#[inline(always)]
+unsafe fn fifths(bits: [u8; 4]) -> __m256i {
+    // SAFETY: by the caller's word, these instructions exist.
+    unsafe {
+        let all = _mm256_set1_epi32(i32::from_le_bytes(bits));
+        let byte = 0x0101_0101_0101_0101;
+        let own = _mm256_setr_epi64x(0, byte, 2 * byte, 3 * byte);
+        let each = _mm256_shuffle_epi8(all, own);
+        let own = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+        let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(each, own), own);
+        _mm256_and_si256(is_set, _mm256_set1_epi8(16))
     }
 }
 
@@ -150,6 +264,12 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, from: *const u8) {
+        // SAFETY: every processor of this architecture has the instruction, which touches nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+
+    #[inline(always)]
     fn no_sum(self) -> [__m256; 2] {
         // SAFETY: see `round`.
         unsafe { [_mm256_setzero_ps(); 2] }
@@ -173,7 +293,8 @@ unsafe impl Vectors for Avx2 {
                 for pair in 0..4 {
                     let at = 4 * half + pair;
                     let bytes = _mm256_loadu_si256(part.bytes.add(32 * at).cast());
-                    let counts = _mm256_cvtepi32_ps(fours::<WIDE>(levels.levels[at], bytes));
+                    let counts =
+                        _mm256_cvtepi32_ps(fours::<WIDE>(levels.levels[at / 2][at % 2], bytes));
                     let (a, b) = (2 * pair as i32, 2 * pair as i32 + 1);
                     let lanes = _mm256_setr_epi32(a, a, a, a, b, b, b, b);
                     let scales = _mm256_permutevar8x32_ps(scales, lanes);
@@ -196,9 +317,12 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn store_bytes(self, bytes: __m256i, to: *mut u8) {
+    unsafe fn store_bytes(self, [a, b]: [__m256i; 2], to: *mut u8) {
         // SAFETY: see `round`.
-        unsafe { _mm256_storeu_si256(to.cast(), bytes) }
+        unsafe {
+            _mm256_storeu_si256(to.cast(), a);
+            _mm256_storeu_si256(to.cast::<__m256i>().add(1), b);
+        }
     }
 
     #[inline(always)]

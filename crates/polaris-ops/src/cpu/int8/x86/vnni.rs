@@ -2,10 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use polaris_blocks::{Levels, Simd};
+use polaris_blocks::{Levels, Simd, each_i16};
 
 use super::super::vectors::{GROUP, MOST, Part, ROWS, Rounded, Vectors};
-use super::{bytes, eight_halves, eight_twice, sixteen};
+use super::{eight_twice, sixteen};
 
 /// 512-bit vectors with products of four bytes. A value is the proof that the processor has AVX-512 (F, BW, VL, DQ, VNNI)
 /// and what [`Avx2`] needs.
@@ -22,8 +22,85 @@ impl Vnni {
 }
 
 impl Simd for Vnni {
-    bytes!();
+    type Bytes = __m512i;
     type Floats = __m512;
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 64]) -> __m512i {
+        // SAFETY: here and below, `self` proves that the instructions exist.
+        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn pair(self, a: &[u8; 32], b: &[u8; 32]) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe {
+            let a = _mm512_castsi256_si512(_mm256_loadu_si256(a.as_ptr().cast()));
+            _mm512_inserti64x4::<1>(a, _mm256_loadu_si256(b.as_ptr().cast()))
+        }
+    }
+
+    #[inline(always)]
+    fn both(self, bytes: &[u8; 32]) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe { _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn nibbles(self, a: &[u8; 16], b: &[u8; 16]) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe {
+            let a = _mm256_broadcastsi128_si256(_mm_loadu_si128(a.as_ptr().cast()));
+            let b = _mm256_broadcastsi128_si256(_mm_loadu_si128(b.as_ptr().cast()));
+            let both = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b);
+            let moved = _mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4));
+            _mm512_and_si512(moved, _mm512_set1_epi8(15))
+        }
+    }
+
+    #[inline(always)]
+    fn fifths(self, a: [u8; 4], b: [u8; 4]) -> __m512i {
+        let bits = u64::from(u32::from_le_bytes(a)) | u64::from(u32::from_le_bytes(b)) << 32;
+        // SAFETY: see `load`.
+        unsafe { _mm512_maskz_mov_epi8(bits, _mm512_set1_epi8(16)) }
+    }
+
+    #[inline(always)]
+    fn bits(self, bytes: __m512i, [a, b]: [u32; 2], mask: u8) -> __m512i {
+        let (a, b) = (i64::from(a), i64::from(b));
+        // SAFETY: see `load`.
+        unsafe {
+            let moved = _mm512_srlv_epi64(bytes, _mm512_setr_epi64(a, a, a, a, b, b, b, b));
+            _mm512_and_si512(moved, _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn raised(self, bytes: __m512i, shift: u32) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe { _mm512_sll_epi16(bytes, _mm_cvtsi32_si128(shift as i32)) }
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn without_sign(self, bytes: __m512i) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], places: __m512i) -> __m512i {
+        // SAFETY: see `load`.
+        unsafe {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), places)
+        }
+    }
 
     #[inline(always)]
     fn floats(self, bytes: u128) -> __m512 {
@@ -38,9 +115,9 @@ impl Simd for Vnni {
     }
 
     #[inline(always)]
-    fn halves_twice(self, halves: [u16; 8]) -> __m512 {
+    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> __m512 {
         // SAFETY: see `load`.
-        unsafe { twice_wide(_mm256_cvtph_ps(eight_halves(halves))) }
+        unsafe { _mm512_cvtph_ps(eight_halves_twice::<BYTES>(blocks, at)) }
     }
 
     #[inline(always)]
@@ -53,6 +130,51 @@ impl Simd for Vnni {
     fn times(self, floats: __m512, factor: f32) -> __m512 {
         // SAFETY: see `load`.
         unsafe { _mm512_mul_ps(floats, _mm512_set1_ps(factor)) }
+    }
+
+    #[inline(always)]
+    fn times_half(self, floats: __m512, factor: &[u8; 2]) -> __m512 {
+        // SAFETY: see `load`.
+        unsafe {
+            let factor = _mm256_set1_epi16(i16::from_le_bytes(*factor));
+            _mm512_mul_ps(floats, _mm512_cvtph_ps(factor))
+        }
+    }
+}
+
+/// Two bytes of each of eight blocks, twice: from vectors over all of them, which takes fewer instructions than to load
+/// each.
+#[inline(always)]
+unsafe fn eight_halves_twice<const BYTES: usize>(blocks: &[u8], at: usize) -> __m256i {
+    let blocks = &blocks[..8 * BYTES];
+    // SAFETY: by the caller's word, these instructions exist; the vectors lie inside the blocks.
+    unsafe {
+        if BYTES > 24 {
+            let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at);
+            let halves = _mm_setr_epi16(a, b, c, d, e, f, g, h);
+            return _mm256_set_m128i(
+                _mm_unpackhi_epi16(halves, halves),
+                _mm_unpacklo_epi16(halves, halves),
+            );
+        }
+        let vector = |at: usize| _mm512_loadu_si512(blocks.as_ptr().add(at).cast());
+        // Blocks that end within the first two vectors, and the last ones, which the third has.
+        let last = blocks.len() - 64;
+        let (mut first, mut then) = ([0i16; 32], [0i16; 32]);
+        for i in 0..16 {
+            let place = i / 2 * BYTES + at;
+            let is_late = place + 2 > 128;
+            first[i] = if is_late { 0 } else { (place / 2) as i16 };
+            then[i] = if is_late { 32 + ((place - last) / 2) as i16 } else { i as i16 };
+        }
+        let first = _mm512_loadu_si512(first.as_ptr().cast());
+        let then = _mm512_loadu_si512(then.as_ptr().cast());
+        let halves = _mm512_permutex2var_epi16(vector(0), first, vector(64));
+        let halves = match 7 * BYTES + at + 2 > 128 {
+            true => _mm512_permutex2var_epi16(halves, then, vector(last)),
+            false => halves,
+        };
+        _mm512_castsi512_si256(halves)
     }
 }
 
@@ -93,6 +215,12 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
+    fn prefetch(self, from: *const u8) {
+        // SAFETY: every processor of this architecture has the instruction, which touches nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+
+    #[inline(always)]
     fn no_sum(self) -> [__m512; 2] {
         // SAFETY: see `round`.
         unsafe { [_mm512_setzero_ps(); 2] }
@@ -109,10 +237,9 @@ unsafe impl Vectors for Vnni {
         unsafe {
             let scales = _mm512_mul_ps(levels.scales, _mm512_loadu_ps(part.scales));
             let count = |quarter: usize| {
-                let low = _mm512_castsi256_si512(levels.levels[2 * quarter]);
-                let levels = _mm512_inserti64x4::<1>(low, levels.levels[2 * quarter + 1]);
                 let bytes = _mm512_loadu_si512(part.bytes.add(64 * quarter).cast());
-                let counts = _mm512_dpbusd_epi32(_mm512_setzero_si512(), levels, bytes);
+                let counts =
+                    _mm512_dpbusd_epi32(_mm512_setzero_si512(), levels.levels[quarter], bytes);
                 _mm512_cvtepi32_ps(counts)
             };
             let spread = |quarter: usize| {
@@ -136,9 +263,9 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
-    unsafe fn store_bytes(self, bytes: __m256i, to: *mut u8) {
+    unsafe fn store_bytes(self, bytes: __m512i, to: *mut u8) {
         // SAFETY: see `round`.
-        unsafe { _mm256_storeu_si256(to.cast(), bytes) }
+        unsafe { _mm512_storeu_si512(to.cast(), bytes) }
     }
 
     #[inline(always)]
