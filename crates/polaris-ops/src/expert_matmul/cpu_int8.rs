@@ -10,9 +10,12 @@ use super::Sizes;
 use super::cpu::Group;
 use super::cpu_lines::{Job, TASK};
 use crate::cpu::int8::activations::{Rows, Tile, Tiles};
-use crate::cpu::int8::dots;
+use crate::cpu::int8::{WeightRows, dots};
 use crate::cpu::map::SendPointer;
 use crate::format::{Block, Blocks, Stored, with_block_type};
+
+/// Lines that are multiplied in one call.
+const LINES: usize = 16;
 
 impl Job {
     /// The format of the weight, if lines are whole blocks and rows of x dense.
@@ -88,19 +91,27 @@ impl Job {
         tile: &dyn Fn(usize) -> Tile,
     ) {
         let k = self.sizes.k;
-        for line in lines {
-            let element = self.weight.element(group.expert, line);
-            let weights = self.weight.start.get().wrapping_add(element / B::ELEMENTS * B::BYTES);
+        let bytes = |elements: usize| elements / B::ELEMENTS * B::BYTES;
+        let stride = bytes(self.weight.strides[1]);
+        for line in lines.clone().step_by(LINES) {
+            let place = bytes(self.weight.element(group.expert, line));
+            let start = self.weight.start.get().wrapping_add(place).cast_const();
+            let rows = WeightRows { start, stride, count: LINES.min(lines.end - line) };
             for first in (0..group.pairs.len()).step_by(dots::TOKENS) {
                 let count = dots::TOKENS.min(group.pairs.len() - first);
                 let tokens: [Tile; dots::TOKENS] =
                     std::array::from_fn(|i| tile(first + i.min(count - 1)));
-                let mut sums = [0.0; dots::TOKENS];
-                // SAFETY: the line lies inside the weight, which is registered as read, and the tokens are as long.
-                unsafe { kernels[count - 1](weights, k, &tokens[..count], &mut sums[..count]) };
-                for (&pair, &sum) in group.pairs[first..].iter().zip(&sums[..count]) {
-                    // SAFETY: each element of the output is written by one task.
-                    unsafe { self.write(group.expert, pair, line, sum) };
+                let mut sums = [0.0; LINES * dots::TOKENS];
+                // SAFETY: the lines lie inside the weight, which is registered as read, and the tokens are as long.
+                unsafe {
+                    kernels[count - 1](rows, k, &tokens[..count], sums.as_mut_ptr(), LINES);
+                }
+                for (&pair, sums) in group.pairs[first..].iter().zip(sums.chunks(LINES)).take(count)
+                {
+                    for (i, &sum) in sums[..rows.count].iter().enumerate() {
+                        // SAFETY: each element of the output is written by one task.
+                        unsafe { self.write(group.expert, pair, line + i, sum) };
+                    }
                 }
             }
         }

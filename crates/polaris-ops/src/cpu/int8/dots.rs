@@ -1,4 +1,4 @@
-//! A row of a weight times a few tokens: each chunk is unpacked into registers and the L1 cache, and multiplied with all
+//! Rows of a weight times a few tokens: each chunk is unpacked into registers and the L1 cache, and multiplied with all
 //! of them. A weight is read once, as it lies in the file.
 
 use polaris_blocks::{Blocks, CHUNK, Plain};
@@ -10,7 +10,7 @@ use super::has_vnni;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
-use super::{chunk_start, filled_up};
+use super::{WeightRows, chunk_start, filled_up};
 
 /// The most tokens.
 pub(crate) const TOKENS: usize = 4;
@@ -20,41 +20,46 @@ const AHEAD: usize = 4096;
 /// Bytes that are fetched together.
 const LINE: usize = 64;
 
-/// The dot products of a row of a weight with tokens, which are tiles of one each.
-pub(crate) type Dots = unsafe fn(weights: *const u8, k: usize, tokens: &[Tile], to: &mut [f32]);
+/// The dot products of rows of a weight with tokens, which are tiles of one each; those of a token are `stride` apart from
+/// those of the next.
+pub(crate) type Dots =
+    unsafe fn(rows: WeightRows, k: usize, tokens: &[Tile], to: *mut f32, stride: usize);
 
 /// # Safety
-/// The weights must be readable for `k` elements, which are whole blocks, and the
-/// tokens be as long.
+/// The rows must be readable for `k` elements, which are whole blocks, the tokens be as long, and the target have room.
 #[inline(always)]
 unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
     simd: V,
-    weights: *const u8,
+    rows: WeightRows,
     k: usize,
     tokens: &[Tile],
-    to: &mut [f32],
+    to: *mut f32,
+    stride: usize,
 ) {
     let tokens: &[Tile; T] = tokens.first_chunk().expect("as many tokens as the kernel is for");
     let chunk_bytes = CHUNK / B::ELEMENTS * B::BYTES;
-    // SAFETY: by the caller's word.
-    unsafe {
-        let mut sums = [simd.no_sum(); T];
-        if B::ELEMENTS < CHUNK && k < CHUNK {
-            let bytes = k / B::ELEMENTS * B::BYTES;
-            let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
-            add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);
-        } else {
-            for chunk in 0..k.div_ceil(CHUNK) {
-                let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
-                for line in (0..chunk_bytes).step_by(LINE) {
-                    simd.prefetch(start.wrapping_add(AHEAD + line));
+    for row in 0..rows.count {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let weights = rows.start.add(row * rows.stride);
+            let mut sums = [simd.no_sum(); T];
+            if B::ELEMENTS < CHUNK && k < CHUNK {
+                let bytes = k / B::ELEMENTS * B::BYTES;
+                let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
+                add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);
+            } else {
+                for chunk in 0..k.div_ceil(CHUNK) {
+                    let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
+                    for line in (0..chunk_bytes).step_by(LINE) {
+                        simd.prefetch(start.wrapping_add(AHEAD + line));
+                    }
+                    let blocks = std::slice::from_raw_parts(start, chunk_bytes);
+                    add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
                 }
-                let blocks = std::slice::from_raw_parts(start, chunk_bytes);
-                add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
             }
-        }
-        for (to, &sum) in to.iter_mut().zip(&sums) {
-            *to = simd.total(sum);
+            for (token, &sum) in sums.iter().enumerate() {
+                *to.add(token * stride + row) = simd.total(sum);
+            }
         }
     }
 }
@@ -89,13 +94,14 @@ macro_rules! compiled {
         /// As for `dots`; the processor must have the instructions.
         $(#[target_feature(enable = $features)])?
         unsafe fn $name<B: Blocks, const T: usize>(
-            weights: *const u8,
+            rows: WeightRows,
             k: usize,
             tokens: &[Tile],
-            to: &mut [f32],
+            to: *mut f32,
+            stride: usize,
         ) {
             // SAFETY: by the caller's word.
-            unsafe { dots::<B, _, T>($simd, weights, k, tokens, to) }
+            unsafe { dots::<B, _, T>($simd, rows, k, tokens, to, stride) }
         }
     };
 }

@@ -20,6 +20,14 @@ mod x86;
 
 use polaris_blocks::CHUNK;
 
+/// Rows of a weight: where the first begins, bytes from one to the next, and how many there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WeightRows {
+    pub start: *const u8,
+    pub stride: usize,
+    pub count: usize,
+}
+
 /// The element that a chunk of a row begins with. The last one ends where the row ends, and may repeat elements of the one
 /// before it, which are zero in that chunk of A. Rows that are shorter than a chunk are filled up.
 fn chunk_start(chunk: usize, k: usize) -> usize {

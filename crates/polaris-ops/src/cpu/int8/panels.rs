@@ -11,7 +11,7 @@ pub(crate) use super::vectors::ROWS;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
-use super::{chunk_start, filled_up};
+use super::{WeightRows, chunk_start, filled_up};
 
 /// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements.
 #[derive(Debug, Clone, Copy)]
@@ -41,15 +41,7 @@ impl Panel {
     }
 }
 
-/// Rows of a weight: where the first begins, bytes from one to the next, and how many there are, at most [`ROWS`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WeightRows {
-    pub start: *const u8,
-    pub stride: usize,
-    pub count: usize,
-}
-
-/// Unpacks rows of a weight, of `k` elements each.
+/// Unpacks rows of a weight, at most [`ROWS`], of `k` elements each.
 pub(crate) type Pack = unsafe fn(rows: WeightRows, k: usize, panel: Panel);
 
 /// Multiplies a panel with a tile; results of a token are `stride` apart from those of the next.

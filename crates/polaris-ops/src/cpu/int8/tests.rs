@@ -5,8 +5,8 @@ use polaris_core::random::SplitMix64;
 use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::{Rows, Tiles};
-use super::panels::{Panel, ROWS, WeightRows};
-use super::{dots, panels};
+use super::panels::{Panel, ROWS};
+use super::{WeightRows, dots, panels};
 
 /// What rows of A are rounded to, by the definition.
 fn rounded(row: &[f32]) -> Vec<f64> {
@@ -82,11 +82,13 @@ fn dots_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
     }
     let tokens: Vec<_> = (0..m).map(|i| tiles.tile(memory.as_ptr().cast(), i)).collect();
     let kernel = dots::kernels::<B>(level)[m - 1];
-    for (column, weights) in case.weights.chunks(case.weights.len() / n).enumerate() {
-        let mut found = vec![0.0; m];
-        // SAFETY: the row of the weight has k elements, and so have the tokens.
-        unsafe { kernel(weights.as_ptr(), k, &tokens, &mut found) };
-        for (row, &found) in found.iter().enumerate() {
+    let rows =
+        WeightRows { start: case.weights.as_ptr(), stride: case.weights.len() / n, count: n };
+    let mut found = vec![0.0; m * n];
+    // SAFETY: the rows of the weight have k elements, and so have the tokens; there is room for all results.
+    unsafe { kernel(rows, k, &tokens, found.as_mut_ptr(), n) };
+    for (row, found) in found.chunks(n).enumerate() {
+        for (column, &found) in found.iter().enumerate() {
             case.check(&format!("{} {level:?} dots", B::BLOCK), row, column, found);
         }
     }
@@ -157,7 +159,9 @@ fn what_is_no_number_is_not_lost() {
                 tiles.write(level, case.rows(), 0, memory.as_mut_ptr().cast());
                 let tokens = [tiles.tile(memory.as_ptr().cast(), 0)];
                 let kernel = dots::kernels::<polaris_blocks::Q4_K>(level)[0];
-                kernel(case.weights.as_ptr(), 256, &tokens, &mut found);
+                let start = case.weights.as_ptr();
+                let rows = WeightRows { start, stride: case.weights.len(), count: 1 };
+                kernel(rows, 256, &tokens, found.as_mut_ptr(), 1);
             }
             assert!(!found[0].is_finite(), "{level:?} {bad}: {}", found[0]);
         }

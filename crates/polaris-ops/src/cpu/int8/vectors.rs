@@ -43,7 +43,8 @@ pub(super) unsafe trait Vectors: Simd {
     /// Rounds numbers to the nearest bytes. What is no number, or infinite, makes the scale that.
     fn round(self, x: &[f32; GROUP]) -> Rounded;
 
-    /// Asks for what lies there, if anything does, to be brought into the cache.
+    /// Asks for what lies there, if anything does, to be brought into the first cache. It is needed once: what other caches
+    /// would put aside for it is worth more, and writing that back takes a third of the bandwidth.
     fn prefetch(self, from: *const u8);
 
     fn no_sum(self) -> Self::Sum;

@@ -9,8 +9,8 @@ use super::finish::{Place, TILE_STRIDE, store};
 use super::multiply::Scratch;
 use super::product::Product;
 use crate::cpu::int8::activations::{Rows, Tile, Tiles};
-use crate::cpu::int8::panels::{Panel, ROWS, WeightRows};
-use crate::cpu::int8::{dots, panels};
+use crate::cpu::int8::panels::{Panel, ROWS};
+use crate::cpu::int8::{WeightRows, dots, panels};
 use crate::cpu::map::SendPointer;
 use crate::format::Blocks;
 use crate::{Array, Result};
@@ -83,7 +83,7 @@ impl Int8<'_> {
         }
         let tokens = Tokens(tokens);
         let kernel = dots::kernels::<B>(level)[m - 1];
-        let row_bytes = self.row_bytes::<B>();
+        let stride = self.row_bytes::<B>();
         let tasks = (n * k / TASK).clamp(1, pool.threads() * TASKS_PER_THREAD);
         let columns = n.div_ceil(tasks).next_multiple_of(TILE_STRIDE);
         pool.run(n.div_ceil(columns), |task| {
@@ -92,15 +92,10 @@ impl Int8<'_> {
             for column in (task * columns..last).step_by(TILE_STRIDE) {
                 let count = TILE_STRIDE.min(last - column);
                 let mut sums = [0.0; TILE_STRIDE * dots::TOKENS];
-                for i in 0..count {
-                    let mut dots = [0.0; dots::TOKENS];
-                    let weights = self.blocks.get().wrapping_add((column + i) * row_bytes);
-                    // SAFETY: the row lies inside B, which is registered as read, and the tokens are as long.
-                    unsafe { kernel(weights, k, tokens, &mut dots[..m]) };
-                    for (token, &dot) in dots[..m].iter().enumerate() {
-                        sums[token * TILE_STRIDE + i] = dot;
-                    }
-                }
+                let start = self.blocks.get().wrapping_add(column * stride).cast_const();
+                let rows = WeightRows { start, stride, count };
+                // SAFETY: the rows lie inside B, which is registered as read, and the tokens are as long.
+                unsafe { kernel(rows, k, tokens, sums.as_mut_ptr(), TILE_STRIDE) };
                 let place = Place { row: 0, rows: m, column, columns: count };
                 // SAFETY: the operands are registered, and tasks have disjoint columns.
                 unsafe { store(level, self.product, &sums, place) };

@@ -217,7 +217,7 @@ unsafe impl Vectors for Vnni {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: every processor of this architecture has the instruction, which touches nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
     }
 
     #[inline(always)]
