@@ -47,6 +47,12 @@ impl Mix {
         self.multiply_adds + self.fused
     }
 
+    /// Instructions of a lane, in the time of one at the full rate: a vector unit's and those that it issues to memory.
+    pub fn lane_instructions(&self) -> u32 {
+        let accesses = self.lds_reads + self.lds_writes + self.loads + self.stores;
+        self.multiply_adds + self.vector + 4 * (self.fused + self.slow_vector) + accesses
+    }
+
     /// Counts one more.
     fn add(&mut self, instruction: Instruction) {
         match instruction {
@@ -271,6 +277,13 @@ mod tests {
             Mix { vector: 1, stores: 1, store_bytes: 4, scalar: 2, ..Mix::default() }
         );
         assert_eq!((nest.products(0), nest.products(1)), (3, 3));
+    }
+
+    #[test]
+    fn lanes_pay_for_rates_and_accesses() {
+        let nest = Nest::parse(NEST.lines());
+        assert_eq!(nest.loops[1].mix.lane_instructions(), 2 + 4 + 2);
+        assert_eq!(nest.loops[0].mix.lane_instructions(), 4 + 1 + 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! card.
 
 pub mod report;
+mod weights;
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -70,14 +71,16 @@ pub fn run(toolchain: &Toolchain, options: &Options) -> Result<bool> {
         keep(folder, &programs, &compiled)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
     }
+    let counts = weights::counts(&programs, &compiled)?;
     let outcomes: Vec<_> = programs.iter().zip(compiled).map(|(it, c)| outcome(it, c)).collect();
     if options.json {
         println!("{}", report::json(&outcomes));
     } else {
         print!("{}", report::table(&outcomes));
+        print!("{}", weights::table(&counts));
         println!("{}", report::summary(&outcomes));
     }
-    Ok(report::is_clean(&outcomes))
+    Ok(report::is_clean(&outcomes) && weights::within_budget(&counts))
 }
 
 /// The programs to compile, after checking that the whole list covers the tree.

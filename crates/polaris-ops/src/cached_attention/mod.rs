@@ -158,7 +158,7 @@ impl CachedAttention {
 impl Operation for CachedAttention {
     type Kernel = Kernel;
 
-    const KERNELS: &'static [Kernel] = &[Kernel::Grouped, Kernel::Serial];
+    const KERNELS: &'static [Kernel] = &[Kernel::Grouped, Kernel::Split, Kernel::Serial];
 
     fn name(&self) -> &'static str {
         NAME
@@ -190,6 +190,16 @@ impl Operation for CachedAttention {
             (Ok(sizes), Ok(arrays)) => opencl::supports(kernel, device, &sizes, &arrays, output),
             _ => false,
         }
+    }
+
+    fn preferred(
+        &self,
+        device: &OpenClDevice,
+        inputs: &[&Array],
+        output: &Array,
+    ) -> Option<Kernel> {
+        let (sizes, arrays) = (Sizes::new(self, inputs).ok()?, self.inputs(inputs).ok()?);
+        opencl::preferred(self, device, &sizes, &arrays, output)
     }
 
     fn kernel_name(&self, kernel: Kernel, inputs: &[&Array], _: &Array) -> String {

@@ -1,8 +1,8 @@
 //! Attention to a cache on OpenCL devices.
 
 use polaris_core::DType;
-use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
+use polaris_runtime::{Device, DeviceExt, Error as RuntimeError};
 
 use super::geometry::Sizes;
 use super::{CachedAttention, Inputs};
@@ -15,6 +15,8 @@ use crate::{Array, Result, copy};
 pub enum Kernel {
     /// A work-group for each token and head.
     Grouped,
+    /// A work-group for each token, some heads and part of the positions: for few tokens and many positions.
+    Split,
     /// A work-item for each token and head: slow, and little that a compiler could get wrong.
     Serial,
 }
@@ -24,6 +26,7 @@ impl Kernel {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Grouped => "grouped",
+            Self::Split => "split",
             Self::Serial => "serial",
         }
     }
@@ -32,6 +35,7 @@ impl Kernel {
     const fn entry(self) -> &'static str {
         match self {
             Self::Grouped => "cached_attention",
+            Self::Split => "cached_attention_split",
             Self::Serial => "cached_attention_serial",
         }
     }
@@ -40,7 +44,13 @@ impl Kernel {
 /// The most elements of a value for each work-item.
 const MOST_TILES: usize = 4;
 
-const PARTS: &[&str] = &[ELEMENT, include_str!("cached_attention.cl")];
+/// Tokens up to which positions are split where that is preferred, and at all.
+const FEW_TOKENS: usize = 8;
+const MOST_SPLIT_TOKENS: usize = 64;
+
+const OPERANDS: &str = include_str!("cached_operands.cl");
+const PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_attention.cl")];
+const SPLIT_PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_split.cl")];
 
 /// What one program is specialised for.
 #[derive(Debug, Clone, Copy)]
@@ -49,46 +59,66 @@ struct Config {
     k: Stored,
     v: Stored,
     value_tiles: usize,
+    /// Heads that share keys and are taken at once.
+    heads: usize,
     work_group: usize,
 }
 
 impl Config {
-    fn new(kernel: Kernel, device: &OpenClDevice, values: usize, k: &Array, v: &Array) -> Self {
+    fn new(
+        kernel: Kernel,
+        device: &OpenClDevice,
+        sizes: &Sizes,
+        Inputs { k, v, .. }: &Inputs<'_>,
+    ) -> Self {
         let items = work_group(device).max(1);
         // The largest power of two.
         let work_group = 1 << items.ilog2();
         let value_tiles =
-            if kernel == Kernel::Serial { 1 } else { values.div_ceil(work_group).max(1) };
-        Self { kernel, k: k.stored(), v: v.stored(), value_tiles, work_group }
+            if kernel == Kernel::Serial { 1 } else { sizes.values.div_ceil(work_group).max(1) };
+        let divides = |heads: &usize| sizes.group().is_multiple_of(*heads);
+        let heads = match kernel {
+            Kernel::Split => [4, 2].into_iter().find(divides).unwrap_or(1),
+            Kernel::Grouped | Kernel::Serial => 1,
+        };
+        Self { kernel, k: k.stored(), v: v.stored(), value_tiles, heads, work_group }
     }
 
-    fn key(&self) -> u64 {
+    /// Of one of the program's kernels.
+    fn key(&self, which: u64) -> u64 {
         let types = self.k.code() << 8 | self.v.code();
-        ((types << 8 | self.value_tiles as u64) << 8 | self.kernel as u64) << 16
+        let sizes = (self.value_tiles as u64) << 4 | self.heads as u64;
+        ((types << 12 | sizes) << 8 | (self.kernel as u64) << 1 | which) << 16
             | self.work_group as u64
     }
 
     fn source(&self) -> ProgramSource {
         let mut texts: Vec<&str> = self.k.texts().collect();
-        if self.v != self.k {
-            texts.extend(self.v.texts());
-        }
+        // Formats have texts in common.
+        let others: Vec<&str> = self.v.texts().filter(|text| !texts.contains(text)).collect();
+        texts.extend(others);
         let defines = texts.into_iter().fold(Defines::new(), Defines::text);
         let defines = defines
             .code("K", self.k.name())
             .code("V", self.v.name())
-            .number("SERIAL", self.kernel == Kernel::Serial)
-            .number("VALUE_TILES", self.value_tiles as i64)
             .number("WORK_GROUP", self.work_group as i64);
         let Self { k, v, kernel, value_tiles, .. } = self;
+        if *kernel == Kernel::Split {
+            let defines = defines.number("HEADS_AT_ONCE", self.heads as i64);
+            let name = format!("cached_split.cl {k}_{v}_{}", self.heads);
+            return ProgramSource { name, parts: SPLIT_PARTS, defines, options: "-cl-mad-enable" };
+        }
+        let defines = defines
+            .number("SERIAL", *kernel == Kernel::Serial)
+            .number("VALUE_TILES", *value_tiles as i64);
         let name = format!("cached_attention.cl {k}_{v}_{}{value_tiles}", kernel.name());
         ProgramSource { name, parts: PARTS, defines, options: "" }
     }
 
     /// Bytes of local memory.
     fn local_bytes(&self, depth: usize) -> usize {
-        depth.max(1) * size_of::<f32>()
-            + self.work_group * (2 * size_of::<f32>() + size_of::<u64>())
+        self.heads * (depth.max(1) + 2 * self.work_group) * size_of::<f32>()
+            + self.work_group * size_of::<u64>()
     }
 }
 
@@ -100,7 +130,7 @@ pub fn supports(
     output: &Array,
 ) -> bool {
     let capabilities = device.capabilities();
-    let config = Config::new(kernel, device, sizes.values, arrays.k, arrays.v);
+    let config = Config::new(kernel, device, sizes, arrays);
     // Kernels count in 32 bits, and go beyond the last position by a tile.
     let most = i32::MAX as usize / 4;
     let counts = [
@@ -129,8 +159,28 @@ pub fn supports(
                 config.value_tiles <= MOST_TILES
                     && capabilities.local_memory_bytes >= config.local_bytes(sizes.depth) as u64
             }
+            Kernel::Split => {
+                let parts = sizes.most_blocks * sizes.block_size / config.work_group + 1;
+                let groups = sizes.tokens.saturating_mul(sizes.heads).saturating_mul(parts);
+                sizes.tokens <= MOST_SPLIT_TOKENS
+                    && groups <= most / config.work_group
+                    && config.value_tiles == 1
+                    && capabilities.local_memory_bytes >= config.local_bytes(sizes.depth) as u64
+            }
             Kernel::Serial => true,
         }
+}
+
+/// Few tokens that see many positions have them split: otherwise there would be a work-group for each head only.
+pub fn preferred(
+    op: &CachedAttention,
+    device: &OpenClDevice,
+    sizes: &Sizes,
+    arrays: &Inputs<'_>,
+    output: &Array,
+) -> Option<Kernel> {
+    let is_long = op.most_seen() > work_group(device) && sizes.tokens <= FEW_TOKENS;
+    (is_long && supports(Kernel::Split, device, sizes, arrays, output)).then_some(Kernel::Split)
 }
 
 /// Whether keys can be read in fours.
@@ -150,7 +200,7 @@ pub fn run(
     arrays: &Inputs<'_>,
     output: &Array,
 ) -> Result<()> {
-    let config = Config::new(kernel, device, sizes.values, arrays.k, arrays.v);
+    let config = Config::new(kernel, device, sizes, arrays);
     let queries = sizes.tokens * sizes.heads;
     // Small arrays, which strides of their own would take too many registers for.
     let dense = |array: &Array| match array.layout().is_contiguous() {
@@ -160,68 +210,101 @@ pub fn run(
     let (table, tokens) = (dense(arrays.table)?, dense(arrays.tokens)?);
     let [sinks, slopes] = [arrays.sinks, arrays.slopes].map(|array| array.map(dense).transpose());
     let (sinks, slopes) = (sinks?, slopes?);
-    let key = ("cached_attention", config.key());
-    let built = device.kernel(key, kernel.entry(), || config.source())?;
     let numbers = |numbers: [usize; 8]| numbers.map(|number| number as u32);
     let limit = |limit: Option<usize>| limit.unwrap_or(0).min(u32::MAX as usize);
     let value_lanes = sizes.values.next_power_of_two().min(config.work_group);
     let strides = |array: &Array| array.layout().strides().to_vec();
     let (q, out) = (strides(arrays.q), strides(output));
     let (k, v) = (strides(arrays.k), strides(arrays.v));
-    let mut launch = device
-        .launch(&built)
-        .value(sizes.scale as f32)
-        .value(op.softcap.unwrap_or(0.0) as f32)
-        .value(numbers([
-            sizes.heads,
-            sizes.group(),
-            sizes.depth,
-            sizes.values,
-            value_lanes,
-            queries,
-            usize::from(op.sinks),
-            usize::from(op.slopes),
-        ]))
-        .value(numbers([
-            sizes.blocks,
-            sizes.block_size,
-            sizes.sequences,
-            sizes.most_blocks,
-            op.longest,
-            limit(op.window),
-            limit(op.chunk),
-            usize::from(in_fours(arrays.k)),
-        ]))
-        .value(numbers([
-            q[0],
-            q[1],
-            q[2],
-            out[0],
-            out[1],
-            out[2],
-            usize::from(op.bidirectional),
-            0,
-        ]))
-        .value(numbers([k[0], k[1], k[2], k[3], v[0], v[1], v[2], v[3]]));
     let (sinks, slopes) = (sinks.as_ref().unwrap_or(arrays.q), slopes.as_ref().unwrap_or(arrays.q));
-    for array in [output, arrays.q, arrays.k, arrays.v, &table, &tokens, sinks, slopes] {
-        launch = pass_array(launch, array);
-    }
-    match kernel {
-        Kernel::Grouped => launch
-            .local(sizes.depth.max(1) * size_of::<f32>())
-            .enqueue(&[queries * config.work_group], &[config.work_group]),
-        Kernel::Serial => launch.enqueue(&[queries], &[config.work_group]),
-    }
+    let built = |which: u64, entry: &'static str| {
+        let key = ("cached_attention", config.key(which));
+        device.kernel(key, entry, || config.source())
+    };
+    let (group, main) = (config.work_group, built(0, kernel.entry())?);
+    let combine = (kernel == Kernel::Split).then(|| built(1, "cached_attention_combine"));
+    let combine = combine.transpose()?;
+    let pass = |kernel| {
+        let launch = device
+            .launch(kernel)
+            .value(sizes.scale as f32)
+            .value(op.softcap.unwrap_or(0.0) as f32)
+            .value(numbers([
+                sizes.heads,
+                sizes.group(),
+                sizes.depth,
+                sizes.values,
+                value_lanes,
+                queries,
+                usize::from(op.sinks),
+                usize::from(op.slopes),
+            ]))
+            .value(numbers([
+                sizes.blocks,
+                sizes.block_size,
+                sizes.sequences,
+                sizes.most_blocks,
+                op.longest,
+                limit(op.window),
+                limit(op.chunk),
+                usize::from(in_fours(arrays.k)),
+            ]))
+            .value(numbers([
+                q[0],
+                q[1],
+                q[2],
+                out[0],
+                out[1],
+                out[2],
+                usize::from(op.bidirectional),
+                0,
+            ]))
+            .value(numbers([k[0], k[1], k[2], k[3], v[0], v[1], v[2], v[3]]));
+        let all = [output, arrays.q, arrays.k, arrays.v, &table, &tokens, sinks, slopes];
+        all.into_iter().fold(launch, pass_array)
+    };
+    let launch = pass(&main);
+    let query_bytes = config.heads * sizes.depth.max(1) * size_of::<f32>();
+    let Some(combine) = &combine else {
+        let launch = match kernel {
+            Kernel::Serial => return launch.enqueue(&[queries], &[group]),
+            Kernel::Grouped | Kernel::Split => launch.local(query_bytes),
+        };
+        return launch.enqueue(&[queries * group], &[group]);
+    };
+    let parts = op.most_seen().div_ceil(group).max(1);
+    let room = queries * parts * (sizes.values + 2);
+    let work = match output.device().allocate(DType::F32, room) {
+        Ok(work) => work,
+        // Whatever can be split can be done without.
+        Err(RuntimeError::OutOfMemory { .. } | RuntimeError::AllocationTooLarge { .. }) => {
+            return run(op, Kernel::Grouped, device, sizes, arrays, output);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    launch
+        .value(parts as u32)
+        .buffer(&work, 0)
+        .local(query_bytes)
+        .enqueue(&[queries / config.heads * parts * group], &[group])?;
+    let launch = pass(combine).value(parts as u32).buffer(&work, 0);
+    launch.enqueue(&[queries * sizes.values], &[group])
 }
 
 /// Each type of keys and values with each kernel, and wide values.
 pub(super) fn shipped_programs() -> Vec<ProgramSource> {
-    let config = |kernel, k, v, value_tiles| Config { kernel, k, v, value_tiles, work_group: 256 };
+    let config = |kernel, k, v, value_tiles| Config {
+        kernel,
+        k,
+        v,
+        value_tiles,
+        heads: if kernel == Kernel::Split { 4 } else { 1 },
+        work_group: 256,
+    };
     let dense = [DType::F32, DType::F16, DType::BF16].map(Stored::Dense);
     let mut configs = Vec::new();
     for stored in dense.into_iter().chain([Stored::Block(Block::Q8_0)]) {
-        for kernel in [Kernel::Grouped, Kernel::Serial] {
+        for kernel in [Kernel::Grouped, Kernel::Split, Kernel::Serial] {
             configs.push(config(kernel, stored, stored, 1));
         }
     }

@@ -130,7 +130,7 @@ impl ExpertMatMul {
 impl Operation for ExpertMatMul {
     type Kernel = Kernel;
 
-    const KERNELS: &'static [Kernel] = &[Kernel::Lines, Kernel::Serial];
+    const KERNELS: &'static [Kernel] = &[Kernel::Blocks, Kernel::Lines, Kernel::Serial];
 
     fn name(&self) -> &'static str {
         NAME

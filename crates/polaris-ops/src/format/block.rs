@@ -6,23 +6,30 @@ use polaris_runtime::cpu::SimdLevel;
 
 use crate::cpu::simd::multiversion;
 
+/// How words of blocks are read, and what kernels expect of a format.
+const WORDS: &str = include_str!("words.cl");
+
+/// Products of rows of blocks with vectors, for kernels that have both.
+pub(crate) const MULTIPLY: &str = include_str!("multiply.cl");
+
 /// OpenCL texts of a format: the type `storage_NAME` of what memory holds, `load_NAME(p, i)` for element `i` of the
-/// blocks from `p` on, and `load4_NAME(p, i)` for four elements, of which the first is a multiple of four.
+/// blocks from `p` on, `load4_NAME(p, i)` for four elements, of which the first is a multiple of four, and how a unit
+/// of a row is unpacked (`words.cl`).
 const fn opencl(block: Block) -> &'static [&'static str] {
     match block {
-        Block::Q4_0 => &[include_str!("q4_0.cl")],
-        Block::Q4_1 => &[include_str!("q4_1.cl")],
-        Block::Q5_0 => &[include_str!("q5_0.cl")],
-        Block::Q5_1 => &[include_str!("q5_1.cl")],
-        Block::Q8_0 => &[include_str!("q8_0.cl")],
-        Block::Q2_K => &[include_str!("q2_k.cl")],
-        Block::Q3_K => &[include_str!("q3_k.cl")],
-        Block::Q4_K => &[include_str!("k_ranges.cl"), include_str!("q4_k.cl")],
-        Block::Q5_K => &[include_str!("k_ranges.cl"), include_str!("q5_k.cl")],
-        Block::Q6_K => &[include_str!("q6_k.cl")],
-        Block::IQ4_NL => &[include_str!("iq4_table.cl"), include_str!("iq4_nl.cl")],
-        Block::IQ4_XS => &[include_str!("iq4_table.cl"), include_str!("iq4_xs.cl")],
-        Block::MXFP4 => &[include_str!("mxfp4.cl")],
+        Block::Q4_0 => &[WORDS, include_str!("q4_0.cl")],
+        Block::Q4_1 => &[WORDS, include_str!("q4_1.cl")],
+        Block::Q5_0 => &[WORDS, include_str!("fifths.cl"), include_str!("q5_0.cl")],
+        Block::Q5_1 => &[WORDS, include_str!("fifths.cl"), include_str!("q5_1.cl")],
+        Block::Q8_0 => &[WORDS, include_str!("q8_0.cl")],
+        Block::Q2_K => &[WORDS, include_str!("q2_k.cl")],
+        Block::Q3_K => &[WORDS, include_str!("q3_k.cl")],
+        Block::Q4_K => &[WORDS, include_str!("k_ranges.cl"), include_str!("q4_k.cl")],
+        Block::Q5_K => &[WORDS, include_str!("k_ranges.cl"), include_str!("q5_k.cl")],
+        Block::Q6_K => &[WORDS, include_str!("q6_k.cl")],
+        Block::IQ4_NL => &[WORDS, include_str!("iq4_table.cl"), include_str!("iq4_nl.cl")],
+        Block::IQ4_XS => &[WORDS, include_str!("iq4_table.cl"), include_str!("iq4_xs.cl")],
+        Block::MXFP4 => &[WORDS, include_str!("mxfp4.cl")],
     }
 }
 

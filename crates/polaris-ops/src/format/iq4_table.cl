@@ -2,7 +2,9 @@
 
 __constant char iq4_table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-float4 iq4_values(uint4 four)
+// Those of the lower halves of four bytes.
+float4 iq4_values(uint bytes)
 {
-    return (float4)(iq4_table[four.s0], iq4_table[four.s1], iq4_table[four.s2], iq4_table[four.s3]);
+    return (float4)(iq4_table[bytes & 15], iq4_table[bytes >> 8 & 15], iq4_table[bytes >> 16 & 15],
+                    iq4_table[bytes >> 24 & 15]);
 }

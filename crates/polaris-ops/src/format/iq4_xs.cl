@@ -24,6 +24,30 @@ float4 load4_iq4_xs(__global const uchar *blocks, ulong i)
 {
     __global const uchar *block = blocks + i / 256 * 136;
     const uint group = (uint)i % 256 / 32, j = (uint)i % 32;
-    const uint4 four = convert_uint4(vload4(0, block + 8 + group * 16 + j % 16));
-    return scale_iq4_xs(block, group) * iq4_values(four >> (uint4)(j / 16 * 4) & 15);
+    return scale_iq4_xs(block, group) * iq4_values(WORD(block + 8 + group * 16 + j % 16) >> j / 16 * 4);
+}
+
+#define elements_iq4_xs 32
+#define start_iq4_xs(u) ((u) * 32)
+#define place_iq4_xs(i) ((i) * 4)
+#define entry_iq4_xs(i) (float)iq4_table[i]
+
+typedef struct { uint words[4]; float scale; } unit_iq4_xs;
+
+unit_iq4_xs open_iq4_xs(__global const uchar *row, uint u)
+{
+    unit_iq4_xs unit;
+    __global const uchar *block = row + u / 8 * 136;
+    const uint group = u % 8;
+    uint bits[2];
+    WORDS(2, block, bits)
+    WORDS(4, block + 8 + group * 16, unit.words)
+    const uint low = bits[1] >> 4 * group & 15, high = bits[0] >> (16 + 2 * group) & 3;
+    unit.scale = vload_half(0, (__global const half *)block) * ((float)(low | high << 4) - 32.0f);
+    return unit;
+}
+
+float4 four_iq4_xs(const unit_iq4_xs unit, uint i, __local const float *table)
+{
+    return unit.scale * looked_up(unit.words[i % 4] >> i / 4 * 4, table);
 }

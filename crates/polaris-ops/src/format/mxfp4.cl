@@ -32,3 +32,24 @@ float4 load4_mxfp4(__global const uchar *blocks, ulong i)
     const int4 pairs = convert_int4(vload4(0, block + 1 + i % 16));
     return scale_mxfp4(block[0]) * convert_float4(doubled_mxfp4(pairs >> (int4)(shift) & 15));
 }
+
+#define elements_mxfp4 32
+#define start_mxfp4(u) ((u) * 32)
+#define place_mxfp4(i) ((i) * 4)
+#define entry_mxfp4(i) (float)doubled_mxfp4((int4)(i)).s0
+
+typedef struct { uint words[4]; float scale; } unit_mxfp4;
+
+unit_mxfp4 open_mxfp4(__global const uchar *row, uint u)
+{
+    unit_mxfp4 unit;
+    __global const uchar *block = row + u * 17;
+    unit.scale = scale_mxfp4(block[0]);
+    LOOSE_WORDS(4, block + 1, 1, unit.words)
+    return unit;
+}
+
+float4 four_mxfp4(const unit_mxfp4 unit, uint i, __local const float *table)
+{
+    return unit.scale * looked_up(unit.words[i % 4] >> i / 4 * 4, table);
+}

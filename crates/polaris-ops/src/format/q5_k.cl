@@ -18,8 +18,34 @@ float4 load4_q5_k(__global const uchar *blocks, ulong i)
     __global const uchar *block = blocks + i / 256 * 176;
     const uint j = (uint)i % 256;
     const float2 range = k_range(block, j / 32);
-    const int4 fifth = convert_int4(vload4(0, block + 16 + j % 32)) >> (int4)(j / 32) & 1;
-    const int4 four = convert_int4(vload4(0, block + 48 + j / 64 * 32 + j % 32));
-    const int4 low = four >> (int4)(j % 64 / 32 * 4) & 15;
-    return range.s0 * convert_float4(low | fifth << 4) - range.s1;
+    const uint fifth = WORD(block + 16 + j % 32) >> j / 32 & 0x01010101;
+    const uint low = WORD(block + 48 + j / 64 * 32 + j % 32) >> j % 64 / 32 * 4 & 0x0f0f0f0f;
+    return range.s0 * floats_of(low | fifth << 4) - range.s1;
+}
+
+#define elements_q5_k 64
+#define start_q5_k(u) ((u) * 64)
+#define place_q5_k(i) ((i) * 4)
+#define entry_q5_k(i) 0.0f
+
+typedef struct { uint words[8], fifths[8]; float4 ranges; } unit_q5_k;
+
+unit_q5_k open_q5_k(__global const uchar *row, uint u)
+{
+    unit_q5_k unit;
+    __global const uchar *block = row + u / 4 * 176;
+    unit.ranges = k_ranges(block, u % 4);
+    WORDS(8, block + 16, unit.fifths)
+    WORDS(8, block + 48 + u % 4 * 32, unit.words)
+    FOR_ALL (uint j = 0; j < 8; ++j) {
+        unit.fifths[j] >>= u % 4 * 2;
+    }
+    return unit;
+}
+
+float4 four_q5_k(const unit_q5_k unit, uint i, __local const float *table)
+{
+    const uint j = i % 8, low = unit.words[j] >> i / 8 * 4 & 0x0f0f0f0f;
+    const uint levels = low | (unit.fifths[j] << (4 - i / 8) & 0x10101010);
+    return (i < 8 ? unit.ranges.s0 : unit.ranges.s1) * floats_of(levels) - (i < 8 ? unit.ranges.s2 : unit.ranges.s3);
 }

@@ -22,6 +22,8 @@ unsafe impl Sync for ClMemory {}
 
 impl ClMemory {
     pub fn new(context: cl_context, device: DeviceId, bytes: usize) -> Result<Self> {
+        // Kernels read bytes by the words that they lie in.
+        let bytes = bytes.next_multiple_of(size_of::<u32>());
         // SAFETY: the context is alive for as long as its device; no host pointer is given.
         let raw = unsafe { create_buffer(context, CL_MEM_READ_WRITE, bytes, ptr::null_mut()) };
         Ok(Self { raw: raw.map_err(failed(device, "clCreateBuffer"))? })

@@ -66,6 +66,38 @@ fn write_and_attend(device: &DeviceRef, width: usize) -> Vec<f32> {
     values(&cached_attention(&op, &q, &cache, &tokens, Some(&sinks), Some(&slopes)).unwrap())
 }
 
+/// Tokens that see 700 positions, in a cache of half or single precision, with heads that share keys.
+fn attend_to_many(device: &DeviceRef, dtype: DType, tokens: usize, heads: usize) -> Vec<f32> {
+    let (block_size, key_heads, depth, longest) = (32, 2, 64, 700);
+    let blocks = longest / block_size + 1;
+    let cached = |seed| {
+        let dims = [blocks, block_size, key_heads, depth];
+        polaris_ops::copy::cast(&normal(device, &dims, seed), dtype).unwrap()
+    };
+    let (keys, cached) = (cached(1), cached(2));
+    let table: Vec<i32> = (0..blocks as i32).rev().collect();
+    let table = integers(device, &[1, blocks], &table);
+    let placed: Vec<i32> = (0..tokens).flat_map(|at| [0, (longest - 1 - 3 * at) as i32]).collect();
+    let placed = integers(device, &[tokens, 2], &placed);
+    let q = normal(device, &[tokens, heads, depth], 3);
+    let cache = PagedCache { keys: &keys, values: &cached, table: &table };
+    let op = CachedAttention { longest, ..CachedAttention::default() };
+    values(&cached_attention(&op, &q, &cache, &placed, None, None).unwrap())
+}
+
+/// Positions are split into parts; the last one is not full.
+#[test]
+fn few_tokens_see_many_positions() {
+    for (dtype, tokens, heads) in [(DType::F32, 1, 8), (DType::F16, 3, 2), (DType::F16, 1, 6)] {
+        let expected = attend_to_many(&devices_under_test()[0], dtype, tokens, heads);
+        assert!(expected.iter().all(|value| value.is_finite()));
+        for device in &devices_under_test()[1..] {
+            let found = attend_to_many(device, dtype, tokens, heads);
+            assert!(near(&found, &expected, 1e-4), "{} {dtype} {tokens}", device.id());
+        }
+    }
+}
+
 #[test]
 fn a_cache_is_written_and_read() {
     for width in [24, 300] {

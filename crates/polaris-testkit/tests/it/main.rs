@@ -1,8 +1,8 @@
 //! Operations on every device: one binary, so that tests share devices and built programs.
 
-mod attention;
 mod axes;
 mod batch_norm;
+mod blocks;
 mod conv;
 mod coverage;
 mod cross_entropy;

@@ -43,7 +43,7 @@ unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
         unsafe {
             let weights = rows.start.add(row * rows.stride);
             let mut sums = [simd.no_sum(); T];
-            if B::ELEMENTS < CHUNK && k < CHUNK {
+            if B::ELEMENTS < CHUNK && (1..CHUNK).contains(&k) {
                 let bytes = k / B::ELEMENTS * B::BYTES;
                 let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
                 add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);

@@ -146,6 +146,26 @@ fn every_format_gives_the_product_of_rounded_rows() {
 }
 
 #[test]
+fn rows_of_nothing_are_zero() {
+    for level in levels() {
+        for block in Block::ALL {
+            with_block_type!(block, B => {
+                let tiles = Tiles::new(1, 0, 1, B::GROUP);
+                assert_eq!(tiles.bytes(), 0);
+                let nothing = WeightRows { start: std::ptr::null(), stride: 0, count: 3 };
+                let mut found = [7.0; 3];
+                // SAFETY: nothing is read, and there is room for three results.
+                unsafe {
+                    let tokens = [tiles.tile(std::ptr::null(), 0)];
+                    dots::kernels::<B>(level)[0](nothing, 0, &tokens, found.as_mut_ptr(), 3);
+                }
+                assert_eq!(found, [0.0; 3], "{block} {level:?}");
+            });
+        }
+    }
+}
+
+#[test]
 fn what_is_no_number_is_not_lost() {
     for level in levels() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {

@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
+use super::blocks::{self, BLOCKS, MOST_VECTORS};
 use super::factors::{Factors, skinny_problem};
 use super::variants::{CPU_MEDIUM, CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
 use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, converts, has_kernels};
@@ -86,6 +87,12 @@ pub(in crate::matmul) fn preferred(
         return None;
     }
     let Geometry { m, n, k, batches, .. } = geometry;
+    if m <= MOST_VECTORS && blocks::takes(&geometry, parts.a, parts.b) {
+        let kernel = Kernel::Blocks(BLOCKS);
+        if kernel.fits(device, dtype) {
+            return Some(kernel);
+        }
+    }
     if m.min(n) <= SKINNY {
         let skinny = tuned_skinny(device, dtype, &geometry).unwrap_or(Skinny::DEFAULT);
         let kernel = Kernel::Skinny(skinny);
@@ -221,6 +228,13 @@ pub(super) fn splits(
             let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
             let wanted = wanted / groups.max(1);
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
+        }
+        Kernel::Blocks(skinny) => {
+            let columns = blocks::columns(sizes[0]);
+            let lines = blocks::lines(skinny.on(capabilities), columns);
+            let groups = sizes[1].div_ceil(lines) * sizes[0].div_ceil(columns) * batches;
+            let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
+            ((wanted / groups.max(1)).min(k / SHORTEST_PART).clamp(1, 64), SHORTEST_PART)
         }
     };
     if splits <= 1 {

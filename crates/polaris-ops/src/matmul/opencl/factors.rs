@@ -5,7 +5,7 @@ use polaris_runtime::{Device, DeviceKind};
 
 use super::launch::Product;
 use super::program::Body;
-use super::{Kernel, SKINNY, Skinny, TileCopy};
+use super::{Kernel, SKINNY, Skinny, TileCopy, blocks};
 use crate::Array;
 use crate::matmul::geometry::{A, B, Geometry, Matrix};
 use crate::opencl::work_group;
@@ -148,6 +148,12 @@ impl Product<'_> {
                 let rows = factors.sizes[0].next_power_of_two() as u8;
                 let Skinny { group, lanes, .. } = skinny.on(self.device.capabilities());
                 Body::Skinny { rows, along_k, width, group, lanes }
+            }
+            Kernel::Blocks(skinny) => {
+                let columns = blocks::columns(factors.sizes[0]);
+                let skinny = skinny.on(self.device.capabilities());
+                let [group, lanes] = blocks::shape(skinny, columns).map(|size| size as u16);
+                Body::Blocks { columns: columns as u8, group, lanes }
             }
             Kernel::Simple => Body::Simple { group },
         }

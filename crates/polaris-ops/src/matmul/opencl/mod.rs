@@ -1,5 +1,6 @@
 //! Matmul on OpenCL devices: the kernels and their selection.
 
+mod blocks;
 mod choose;
 mod factors;
 mod features;
@@ -19,6 +20,8 @@ use super::geometry::Geometry;
 use super::problem::{MatMul, Precision, widens};
 use crate::{Array, Result};
 use polaris_core::DType;
+
+use blocks::BLOCKS;
 
 pub use features::{TILE_FEATURES, tile_features};
 pub(crate) use program::activation_expression;
@@ -44,6 +47,8 @@ pub enum Kernel {
     Tiled(Tile),
     /// Up to eight vectors with a matrix.
     Skinny(Skinny),
+    /// A few vectors with a matrix in blocks.
+    Blocks(Skinny),
     /// One work-item an element: slow, and little that a compiler could get wrong.
     Simple,
 }
@@ -59,6 +64,9 @@ impl Kernel {
             Self::Tensor(tensor) => tensor.check(capabilities, dtype).is_ok(),
             Self::Tiled(tile) => choose::fits(&tile, capabilities, dtype),
             Self::Skinny(skinny) => skinny.on(capabilities).check(capabilities).is_ok(),
+            Self::Blocks(skinny) => {
+                dtype == DType::F32 && skinny.on(capabilities).check(capabilities).is_ok()
+            }
             Self::Simple => true,
         }
     }
@@ -68,7 +76,8 @@ impl Kernel {
         match self {
             Self::Tensor(tensor) => tensor.name(),
             Self::Tiled(tile) => tile.name(),
-            Self::Skinny(skinny) => skinny.name(),
+            Self::Skinny(skinny) => skinny.name("skinny", Skinny::DEFAULT),
+            Self::Blocks(skinny) => skinny.name("blocks", BLOCKS),
             Self::Simple => "simple".to_owned(),
         }
     }
@@ -116,6 +125,7 @@ pub(super) fn supports(
                     || choose::tiles(device.into()).iter().any(|rated| rated.tile == tile)
             }
             Kernel::Skinny(_) => geometry.m.min(geometry.n) <= SKINNY,
+            Kernel::Blocks(_) => blocks::takes(&geometry, inputs[0], inputs[1]),
             Kernel::Simple => true,
         }
 }

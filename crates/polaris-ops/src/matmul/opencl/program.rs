@@ -6,9 +6,10 @@ use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 use polaris_tune::choices::fingerprint;
 
+use super::blocks::ROWS;
 use super::{Tensor, Tile};
 use crate::elementwise::opencl_expression;
-use crate::format::Stored;
+use crate::format::{MULTIPLY, Stored};
 use crate::matmul::problem::Activation;
 use crate::opencl::ELEMENT;
 
@@ -20,6 +21,7 @@ const TILE_COPIES: &str = include_str!("tile_copies.cl");
 const TILED: &str = include_str!("tiled.cl");
 
 const SKINNY: &str = include_str!("skinny.cl");
+const BLOCKS: &str = include_str!("blocks.cl");
 const SIMPLE_PARTS: &[&str] = &[ELEMENT, PRODUCT, FINISH, include_str!("simple.cl")];
 
 /// The fingerprint of the tiled kernel's source: what was measured with another one says little.
@@ -90,6 +92,12 @@ pub(super) enum Body {
         group: u16,
         lanes: u16,
     },
+    /// Rows of a matrix in blocks.
+    Blocks {
+        columns: u8,
+        group: u16,
+        lanes: u16,
+    },
     Simple {
         group: u16,
     },
@@ -111,6 +119,7 @@ impl Config {
             Body::Tiled { .. } => "matmul_tiled",
             Body::Tensor { .. } => "matmul_tensor",
             Body::Skinny { .. } => "matmul_skinny",
+            Body::Blocks { .. } => "matmul_blocks",
             Body::Simple { .. } => "matmul_simple",
             Body::Combine { .. } => "matmul_combine",
         }
@@ -126,6 +135,10 @@ impl Config {
             .number("EPILOGUE", self.epilogue.is_some());
         for stored in [self.a, self.b] {
             defines = stored.texts().fold(defines, Defines::text);
+        }
+        if let Stored::Block(block) = self.b {
+            let [elements, bytes] = [block.elements(), block.bytes()].map(|size| size as i64);
+            defines = defines.number("BLOCK_ELEMENTS", elements).number("BLOCK_BYTES", bytes);
         }
         if let Some(Finish { has, .. }) = self.epilogue {
             defines =
@@ -174,6 +187,7 @@ impl Body {
                 let layout = if *along_k { "dots" } else { "columns" };
                 format!("skinny{rows} {layout}{width} {group}x{lanes}")
             }
+            Self::Blocks { columns, group, lanes } => format!("blocks{columns} {group}x{lanes}"),
             Self::Simple { .. } => "simple".to_owned(),
             Self::Combine { .. } => "combine".to_owned(),
         }
@@ -228,6 +242,14 @@ impl Body {
                     .number("WORK_GROUP", group)
                     .number("LANES", lanes);
                 ("skinny.cl", &[ELEMENT, PRODUCT, FINISH, SKINNY], defines)
+            }
+            Self::Blocks { columns, group, lanes } => {
+                let defines = defines
+                    .number("ROWS", ROWS as i64)
+                    .number("COLUMNS", columns)
+                    .number("WORK_GROUP", group)
+                    .number("LANES", lanes);
+                ("blocks.cl", &[ELEMENT, PRODUCT, FINISH, MULTIPLY, BLOCKS], defines)
             }
             Self::Simple { group } => {
                 let defines = defines.number("WORK_GROUP", group).number("COMBINE", 0);

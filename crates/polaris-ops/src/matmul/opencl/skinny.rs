@@ -54,13 +54,13 @@ impl Skinny {
         rule(local as u64 <= device.local_memory_bytes, "the sums fit local memory")
     }
 
-    /// Its name in kernel names: what tells it from others.
-    pub fn name(&self) -> String {
+    /// A kernel's name with these parameters: what tells it from others.
+    pub(super) fn name(&self, kernel: &str, default: Self) -> String {
         let Self { group, lanes, groups_per_unit } = self;
-        match *self {
-            Self::DEFAULT => "skinny".to_owned(),
-            _ => format!("skinny{group}x{lanes}_{groups_per_unit}"),
+        if *self == default {
+            return kernel.to_owned();
         }
+        format!("{kernel}{group}x{lanes}_{groups_per_unit}")
     }
 }
 

@@ -3,6 +3,7 @@
 use polaris_core::DType;
 use polaris_runtime::opencl::ProgramSource;
 
+use super::blocks::{BLOCKS, shape};
 use super::choose::Rated;
 use super::program::{Body, Config, Finish};
 use super::{Kernel, MultiplyAdd, Skinny, Tensor, Tile, TileCopy};
@@ -171,6 +172,7 @@ pub const VARIANTS: &[Variant] = &[
 
 /// Every kernel, in the order in which they are tried if the preferred one cannot be used.
 pub(in crate::matmul) const KERNELS: &[Kernel] = &[
+    Kernel::Blocks(BLOCKS),
     Kernel::Skinny(Skinny::DEFAULT),
     Kernel::Tensor(TENSOR),
     Kernel::Tensor(TENSOR_SMALL),
@@ -191,6 +193,12 @@ pub(in crate::matmul) const KERNELS: &[Kernel] = &[
     Kernel::Tiled(TILE_32),
     Kernel::Simple,
 ];
+
+/// The kernel for a matrix in blocks with so many vectors at once.
+fn blocks_body(columns: u8) -> Body {
+    let [group, lanes] = shape(BLOCKS, columns.into()).map(|size| size as u16);
+    Body::Blocks { columns, group, lanes }
+}
 
 /// The programs that the choice takes on GPUs, for the machine-code report. Tensor cores and
 /// `cp.async` are not among them: they are another maker's.
@@ -250,7 +258,9 @@ pub(crate) fn shipped_programs() -> Vec<ProgramSource> {
         let Skinny { group, lanes, .. } = Skinny::DEFAULT;
         let skinny = |rows| Body::Skinny { rows, along_k: true, width: 4, group, lanes };
         let tile = tiled(GCN_MEDIUM, [true, true], 4);
-        for body in [skinny(1), skinny(8), tile, Body::Simple { group: 256 }] {
+        let blocks = matches!(b, Stored::Block(_)).then(|| [1, 2, 4, 8].map(blocks_body));
+        let others = [skinny(1), skinny(8), tile, Body::Simple { group: 256 }];
+        for body in blocks.into_iter().flatten().chain(others) {
             let config = Config { body, a, b, output: DType::F32, epilogue: None, wide: false };
             programs.push(config.source(Activation::Identity));
         }
