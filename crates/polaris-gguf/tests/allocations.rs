@@ -5,7 +5,6 @@
 mod counting;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use counting::measured;
@@ -68,21 +67,18 @@ fn damaged_files_are_read_or_refused() {
     let original =
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metadata.gguf"))
             .unwrap();
-    let (mut read, mut slowest) = (0, Duration::ZERO);
+    let mut read = 0;
     for seed in 0..20_000 {
         let mut file = original.clone();
         damage(&mut file, &mut SplitMix64::new(seed));
         let size = file.len();
         let bytes = Bytes::from(file);
-        let start = Instant::now();
         let (parsed, allocated) = measured(|| Gguf::from_bytes(bytes.clone()).map(drop));
         let peak = allocated.peak;
-        slowest = slowest.max(start.elapsed());
         assert!(peak <= allowed(size), "seed {seed}: {peak} bytes for a file of {size}");
         assert_eq!(read_all(bytes), parsed.is_ok(), "seed {seed}");
         read += usize::from(parsed.is_ok());
     }
-    println!("{read} of 20000 damaged files were read, the slowest in {slowest:?}");
     assert!((200..19_000).contains(&read), "{read} of 20000 damaged files were read");
 }
 
@@ -119,10 +115,9 @@ fn floods_stay_within_the_size_of_the_file() {
     strings.resize(strings.len() + 8 * COUNT as usize, 0);
     for (what, file) in [("pairs", pairs), ("tensors", tensors), ("strings", strings)] {
         let size = file.len();
-        let start = Instant::now();
         let (parsed, allocated) = measured(|| Gguf::from_bytes(file.into()));
         let peak = allocated.peak;
-        println!("{COUNT} {what}: {size} bytes, {peak} allocated, {:?}", start.elapsed());
+        println!("{COUNT} {what}: {size} bytes, {peak} allocated");
         assert!(parsed.is_ok(), "{what}: {:?}", parsed.map(drop));
         assert!(peak <= allowed(size) && peak <= size, "{what}: {peak} bytes for a file of {size}");
     }
