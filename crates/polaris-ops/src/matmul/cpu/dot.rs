@@ -33,6 +33,24 @@ pub(super) type Dot<P> = unsafe fn(&DotCall<P>);
 /// The kernels of one instruction set, by rows and by columns, both from one on.
 pub(super) type Dots<P> = [[Dot<P>; COLUMNS]; ROWS];
 
+/// Elements of a column that are fetched ahead, beyond its end those of the column of the next tile: each begins far from
+/// the one before, where the processor does not look by itself.
+const AHEAD: usize = 512;
+
+/// Asks for what lies there, if anything does, to be brought into the first cache alone: weights that are stored in half
+/// precision are those of models that fit no cache.
+#[inline(always)]
+fn fetch(from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has the instruction, which touches nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_NTA>(from.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}
+
 /// # Safety
 /// The instructions of `V` must exist, and the call's pointers be valid for what it describes.
 #[inline(always)]
@@ -49,6 +67,15 @@ where
         let whole = call.k / V::COUNT * V::COUNT;
         let mut at = 0;
         while at < whole {
+            if T::IS_SHORT {
+                let (column, place) = match at + AHEAD {
+                    place if place < call.k => (0, place),
+                    place => (C, place - call.k),
+                };
+                for j in 0..C {
+                    fetch(b.wrapping_add((column + j) * call.b_stride + place).cast());
+                }
+            }
             let right: [V::Factors; C] =
                 std::array::from_fn(|j| T::factors(b.add(j * call.b_stride + at)));
             for (i, row) in sums.iter_mut().enumerate() {

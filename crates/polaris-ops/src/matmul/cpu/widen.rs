@@ -8,6 +8,9 @@ use super::lanes_x86::{F32x8, F32x16};
 
 /// Stored elements that become factors of a kind of vectors.
 pub(super) trait Widen<V: Lanes>: Copy {
+    /// Whether they are shorter than what is computed with.
+    const IS_SHORT: bool = size_of::<Self>() < size_of::<V::Packed>();
+
     /// A vector of them.
     ///
     /// # Safety
