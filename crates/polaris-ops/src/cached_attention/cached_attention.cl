@@ -47,7 +47,7 @@ void cached_attention_serial(OPERANDS)
         for (uint i = 0; i < DEPTH; ++i) {
             score += scale * q[query_at + i * strides.s2] * (float)LOAD(K)(k, k_row + i * cache_strides.s3);
         }
-        FINISH_SCORE(score, key)
+        FINISH_SCORE(score, key, slope)
         const float next = LARGER(largest, score);
         shift = next == -INFINITY ? 0.0f : next;
         const float factor = exp(largest - shift), weight = exp(score - shift);
@@ -112,7 +112,7 @@ void cached_attention(OPERANDS, __local float *query)
                     score += query[i] * (float)LOAD(K)(k, k_row + i * cache_strides.s3);
                 }
             }
-            FINISH_SCORE(score, key)
+            FINISH_SCORE(score, key, slope)
         }
         shared[lane] = score;
         barrier(CLK_LOCAL_MEM_FENCE);

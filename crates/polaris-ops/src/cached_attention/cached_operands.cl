@@ -67,11 +67,11 @@
 #define RESULT_AT (out_at + (ulong)token * strides.s3 + (ulong)head * strides.s4)
 
 // What a product of a query and a key becomes.
-#define FINISH_SCORE(score, key) \
+#define FINISH_SCORE(score, key, slope) \
     if (cap > 0.0f) { \
         score = cap * tanh(score / cap); \
     } \
-    score += slope * ((float)(key) - (float)position);
+    score += (slope) * ((float)(key) - (float)position);
 
 // A NaN is never the larger one: it shows in the sum.
 #define LARGER(a, b) ((b) > (a) ? (b) : (a))

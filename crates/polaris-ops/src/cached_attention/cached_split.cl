@@ -78,11 +78,7 @@ void cached_attention_split(OPERANDS, uint parts, __global float *work, ulong wo
             }
         }
         EACH_HEAD {
-            if (cap > 0.0f) {
-                scores[h] = cap * tanh(scores[h] / cap);
-            }
-            const float slope_h = HAS_SLOPES ? slopes[slopes_at + head + h] : 0.0f;
-            scores[h] += slope_h * ((float)key - (float)position);
+            FINISH_SCORE(scores[h], key, HAS_SLOPES ? slopes[slopes_at + head + h] : 0.0f)
         }
     }
     EACH_HEAD {

@@ -75,12 +75,13 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     let tests = options.prompt.iter().map(|&count| ("pp", count));
     let tests = tests.chain(options.tokens.iter().map(|&count| ("tg", count)));
     for (kind, count) in tests.filter(|(_, count)| *count > 0) {
+        let test =
+            Test { depth: options.depth as usize, at_once: kind == "pp", count: count as usize };
         let mut samples = Vec::new();
         let mut first = f64::INFINITY;
         // The first run makes plans and programs, and is not counted.
         for repetition in 0..=options.repetitions {
-            let (seconds, waited) =
-                measure(&mut engine, options.depth as usize, kind == "pp", count as usize)?;
+            let (seconds, waited) = measure(&mut engine, test)?;
             if repetition > 0 {
                 samples.push(f64::from(count) / seconds);
                 first = first.min(waited);
@@ -91,9 +92,7 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
             / (samples.len() as f64 - 1.0).max(1.0);
         let read = (kind == "tg").then(|| mean * model.bytes() as f64);
         let profile = match options.profile {
-            true => {
-                Some(profile(&mut engine, options.depth as usize, kind == "pp", count as usize)?)
-            }
+            true => Some(profile(&mut engine, test)?),
             false => None,
         };
         results.push(Measured {
@@ -162,16 +161,20 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// The steps of such a run.
-fn profile(
-    engine: &mut Engine,
+/// What is measured: so many tokens behind a text of `depth`, at once or one by one.
+#[derive(Clone, Copy)]
+struct Test {
     depth: usize,
     at_once: bool,
     count: usize,
-) -> anyhow::Result<Vec<Timed>> {
-    rewind(engine, depth)?;
+}
+
+/// The steps of a test.
+fn profile(engine: &mut Engine, test: Test) -> anyhow::Result<Vec<Timed>> {
+    // The text before it is not part of it.
+    rewind(engine, test.depth)?;
     engine.begin_profile();
-    let measured = measure(engine, depth, at_once, count);
+    let measured = measure(engine, test);
     let steps = engine.end_profile();
     measured?;
     let total: f64 = steps.iter().map(|step| step.seconds).sum();
@@ -186,13 +189,9 @@ fn profile(
     Ok(steps.into_iter().map(timed).collect())
 }
 
-/// The seconds for so many tokens after a text of `depth`, at once or one by one, and until the first logits are there.
-fn measure(
-    engine: &mut Engine,
-    depth: usize,
-    at_once: bool,
-    count: usize,
-) -> anyhow::Result<(f64, f64)> {
+/// The seconds of a test, and until the first logits are there.
+fn measure(engine: &mut Engine, test: Test) -> anyhow::Result<(f64, f64)> {
+    let Test { depth, at_once, count } = test;
     rewind(engine, depth)?;
     let tokens = tokens(engine, depth..depth + count);
     let begin = Instant::now();

@@ -11,6 +11,7 @@ use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
 use super::{WeightRows, chunk_start, filled_up};
+use crate::cpu::fetch::fetch_once;
 
 /// The most tokens.
 pub(crate) const TOKENS: usize = 4;
@@ -51,7 +52,7 @@ unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
                 for chunk in 0..k.div_ceil(CHUNK) {
                     let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
                     for line in (0..chunk_bytes).step_by(LINE) {
-                        simd.prefetch(start.wrapping_add(AHEAD + line));
+                        fetch_once(start.wrapping_add(AHEAD + line));
                     }
                     let blocks = std::slice::from_raw_parts(start, chunk_bytes);
                     add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);

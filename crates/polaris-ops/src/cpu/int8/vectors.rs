@@ -43,10 +43,6 @@ pub(super) unsafe trait Vectors: Simd {
     /// Rounds numbers to the nearest bytes. What is no number, or infinite, makes the scale that.
     fn round(self, x: &[f32; GROUP]) -> Rounded;
 
-    /// Asks for what lies there, if anything does, to be brought into the first cache. It is needed once: what other caches
-    /// would put aside for it is worth more, and writing that back takes a third of the bandwidth.
-    fn prefetch(self, from: *const u8);
-
     fn no_sum(self) -> Self::Sum;
     /// Adds the products of a chunk. `WIDE` says whether levels are above 127.
     unsafe fn add_chunk<const WIDE: bool>(
@@ -103,9 +99,6 @@ unsafe impl Vectors for Plain {
         let sums = [sum(&bytes[..16]), sum(&bytes[16..])];
         Rounded { bytes, scale: most * (1.0 / MOST), sums }
     }
-
-    #[inline(always)]
-    fn prefetch(self, _: *const u8) {}
 
     #[inline(always)]
     fn no_sum(self) -> f32 {

@@ -9,6 +9,7 @@ use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::lanes_x86::{F32x8, F32x16, F64x4, F64x8};
 use super::widen::Widen;
+use crate::cpu::fetch::fetch_once;
 
 /// Columns of a tile.
 pub(super) const COLUMNS: usize = 4;
@@ -37,20 +38,6 @@ pub(super) type Dots<P> = [[Dot<P>; COLUMNS]; ROWS];
 /// the one before, where the processor does not look by itself.
 const AHEAD: usize = 512;
 
-/// Asks for what lies there, if anything does, to be brought into the first cache alone: weights that are stored in half
-/// precision are those of models that fit no cache.
-#[inline(always)]
-fn fetch(from: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every processor of this architecture has the instruction, which touches nothing.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_NTA>(from.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = from;
-}
-
 /// # Safety
 /// The instructions of `V` must exist, and the call's pointers be valid for what it describes.
 #[inline(always)]
@@ -67,13 +54,14 @@ where
         let whole = call.k / V::COUNT * V::COUNT;
         let mut at = 0;
         while at < whole {
+            // Half precision is how models are stored that fit no cache.
             if T::IS_SHORT {
                 let (column, place) = match at + AHEAD {
                     place if place < call.k => (0, place),
                     place => (C, place - call.k),
                 };
                 for j in 0..C {
-                    fetch(b.wrapping_add((column + j) * call.b_stride + place).cast());
+                    fetch_once(b.wrapping_add((column + j) * call.b_stride + place).cast());
                 }
             }
             let right: [V::Factors; C] =

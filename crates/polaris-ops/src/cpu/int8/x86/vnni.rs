@@ -215,12 +215,6 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
-    fn prefetch(self, from: *const u8) {
-        // SAFETY: every processor of this architecture has the instruction, which touches nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
-    }
-
-    #[inline(always)]
     fn no_sum(self) -> [__m512; 2] {
         // SAFETY: see `round`.
         unsafe { [_mm512_setzero_ps(); 2] }
