@@ -10,6 +10,7 @@ Needs the Python packages gguf and numpy.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -79,7 +80,12 @@ def model(folder, size, kind, llama):
     if not path.exists():
         unfinished = path.with_suffix(".part")
         if kind == "F16":
-            write_model(unfinished, SHAPES[size])
+            # In a process of its own: programs that are started later inherit the peak of this one's memory.
+            writer = multiprocessing.Process(target=write_model, args=(unfinished, SHAPES[size]))
+            writer.start()
+            writer.join()
+            if writer.exitcode != 0:
+                raise SystemExit(f"{path} could not be written")
         else:
             source = model(folder, size, "F16", llama)
             command = [llama / "llama-quantize", source, unfinished, kind, "2"]

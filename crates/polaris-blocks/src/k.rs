@@ -198,8 +198,8 @@ impl Blocks for Q4_K {
         let levels = each_of!(4, pair => {
             simd.bits(simd.both(part(block, 16 + 32 * pair)), [0, 4], 15)
         });
-        let scales = simd.times_half(simd.twice(scales), part(block, 0));
-        Levels { levels, scales, minima: simd.times_half(simd.twice(minima), part(block, 2)) }
+        let both = simd.floats(u128::from(scales) | u128::from(minima) << 64);
+        Levels::by_32(levels, simd.times_halves(both, part(block, 0)))
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -244,8 +244,8 @@ impl Blocks for Q5_K {
             let fifth = simd.raised(simd.bits(fifth, bits_of(pair), 1), 4);
             simd.or(simd.bits(simd.both(part(block, 48 + 32 * pair)), [0, 4], 15), fifth)
         });
-        let scales = simd.times_half(simd.twice(scales), part(block, 0));
-        Levels { levels, scales, minima: simd.times_half(simd.twice(minima), part(block, 2)) }
+        let both = simd.floats(u128::from(scales) | u128::from(minima) << 64);
+        Levels::by_32(levels, simd.times_halves(both, part(block, 0)))
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

@@ -11,7 +11,7 @@
 //! The lower nibble of byte j is weight j, the upper one weight j + 16; bit j of the fifth bits belongs to weight j.
 
 use crate::bits::{bounds, extreme, half, inverse, part, whole, write_half};
-use crate::levels::{centred, each_of, fives, nibbles, pairs};
+use crate::levels::{each_of, fives, nibbles, pairs};
 use crate::{Block, Blocks, Levels, Refusal, Simd};
 
 /// The numbers of 16 bytes of nibbles, made into weights.
@@ -77,7 +77,7 @@ impl Blocks for Q4_0 {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = nibbles(simd, blocks, Self::BYTES, 2);
-        centred(simd, levels, simd.halves_twice::<{ Self::BYTES }>(blocks, 0), 8.0)
+        Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 8.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -111,10 +111,9 @@ impl Blocks for Q4_1 {
     #[inline(always)]
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
-        let scales = simd.halves_twice::<{ Self::BYTES }>(blocks, 0);
-        let minima = simd.halves_twice::<{ Self::BYTES }>(blocks, 2);
+        let both = simd.halves::<{ Self::BYTES }>(blocks, [0, 2]);
         let levels = nibbles(simd, blocks, Self::BYTES, 4);
-        Levels { levels, scales, minima: simd.times(minima, -1.0) }
+        Levels::by_32(levels, simd.times_each(both, [1.0, -1.0]))
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -150,7 +149,7 @@ impl Blocks for Q5_0 {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = fives(simd, blocks, Self::BYTES, 2, 6);
-        centred(simd, levels, simd.halves_twice::<{ Self::BYTES }>(blocks, 0), 16.0)
+        Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 16.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -185,10 +184,9 @@ impl Blocks for Q5_1 {
     #[inline(always)]
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
-        let scales = simd.halves_twice::<{ Self::BYTES }>(blocks, 0);
-        let minima = simd.halves_twice::<{ Self::BYTES }>(blocks, 2);
+        let both = simd.halves::<{ Self::BYTES }>(blocks, [0, 2]);
         let levels = fives(simd, blocks, Self::BYTES, 4, 8);
-        Levels { levels, scales, minima: simd.times(minima, -1.0) }
+        Levels::by_32(levels, simd.times_each(both, [1.0, -1.0]))
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -229,7 +227,7 @@ impl Blocks for Q8_0 {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = pairs!(blocks, Self::BYTES, 2, a, b => simd.without_sign(simd.pair(a, b)));
-        centred(simd, levels, simd.halves_twice::<{ Self::BYTES }>(blocks, 0), 128.0)
+        Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

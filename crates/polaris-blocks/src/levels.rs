@@ -6,16 +6,35 @@ use crate::bits::part;
 /// Elements whose levels are made at a time: one block of the K family, eight of the others.
 pub const CHUNK: usize = 256;
 
-/// A chunk for products of integers: element `i` is the level of byte `i` times scale `i / 16`, minus minimum `i / 16`.
-/// Groups of 32 have scales and minima twice.
+/// A chunk for products of integers: each element is its level times the scale of its group, minus the group's minimum.
 #[derive(Debug, Clone, Copy)]
 pub struct Levels<S: Simd> {
     /// A level for each element.
     pub levels: [S::Bytes; CHUNK / 64],
-    /// What levels are multiplied by.
+    /// Of groups of 16, what levels are multiplied by. Of groups of 32, the same of eight groups, and then what is
+    /// subtracted in each: one vector for both halves what has to be done for a chunk.
     pub scales: S::Floats,
-    /// What is subtracted.
+    /// Of groups of 16, what is subtracted. Of groups of 32, nothing that counts.
     pub minima: S::Floats,
+}
+
+impl<S: Simd> Levels<S> {
+    /// Groups of 32, with eight scales and then eight minima.
+    #[inline(always)]
+    pub(crate) fn by_32(levels: [S::Bytes; CHUNK / 64], factors: S::Floats) -> Self {
+        Self { levels, scales: factors, minima: factors }
+    }
+
+    /// Groups of 32 whose minima are a multiple of their scales, which are there twice.
+    #[inline(always)]
+    pub(crate) fn centred_by_32(
+        simd: S,
+        levels: [S::Bytes; CHUNK / 64],
+        scales: S::Floats,
+        centre: f32,
+    ) -> Self {
+        Self::by_32(levels, simd.times_each(scales, [1.0, centre]))
+    }
 }
 
 /// Each byte less 32, as signed bytes; they must be below 128.
@@ -92,7 +111,7 @@ pub(crate) fn fives<S: Simd>(
     each_of!(4, pair => simd.or(nibbles[pair], fifths[pair]))
 }
 
-/// Levels whose minima are a multiple of their scales.
+/// Groups of 16 whose minima are a multiple of their scales.
 #[inline(always)]
 pub(crate) fn centred<S: Simd>(
     simd: S,
@@ -125,14 +144,17 @@ mod tests {
                 keep_scales(block, &good, &mut bytes);
                 let mut decoded = [0.0; CHUNK];
                 block.decode(&bytes, &mut decoded);
-                let Levels { levels, scales, minima } = with_block_type!(block, B => {
+                let (Levels { levels, scales, minima }, group) = with_block_type!(block, B => {
                     let made = B::levels(Plain, &bytes);
                     let highest = made.levels.as_flattened().iter().copied().map(u16::from).max();
                     assert!(highest.is_some_and(|level| level <= B::HIGHEST.into()), "{block}");
-                    made
+                    (made, B::GROUP)
                 });
                 for (i, &expected) in decoded.iter().enumerate() {
-                    let (scale, min) = (scales[i / 16], minima[i / 16]);
+                    let (scale, min) = match group {
+                        16 => (scales[i / 16], minima[i / 16]),
+                        _ => (scales[i / 32], scales[8 + i / 32]),
+                    };
                     let found = scale * f32::from(levels.as_flattened()[i]) - min;
                     let near = (scale * f32::from(u8::MAX)).abs() * 1e-6 + min.abs() * 1e-6;
                     assert!((found - expected).abs() <= near, "{block} {i}: {found} {expected}");

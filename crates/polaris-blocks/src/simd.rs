@@ -1,8 +1,6 @@
 //! The vectors that levels are unpacked with.
 
-use polaris_core::f16;
-
-use crate::each_i16;
+use crate::bits::half;
 
 /// The vectors of an instruction set. A value of it is the proof that the processor has the instructions. Methods are
 /// always inlined.
@@ -35,16 +33,18 @@ pub trait Simd: Copy {
 
     /// Numbers of signed bytes, the first lowest.
     fn floats(self, bytes: u128) -> Self::Floats;
-    /// Numbers of signed bytes, each twice.
-    fn twice(self, bytes: u64) -> Self::Floats;
-    /// The numbers in half precision `at` bytes behind the beginnings of eight blocks of so many bytes, each twice.
-    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> Self::Floats;
-    /// Numbers, each twice.
-    fn floats_twice(self, floats: [f32; 8]) -> Self::Floats;
+    /// Numbers, and the same again.
+    fn repeated(self, floats: [f32; 8]) -> Self::Floats;
+    /// The numbers in half precision at one place of eight blocks of so many bytes, then those at another.
+    fn halves<const BYTES: usize>(self, blocks: &[u8], at: [usize; 2]) -> Self::Floats;
     /// The products with a number.
     fn times(self, floats: Self::Floats, factor: f32) -> Self::Floats;
+    /// The products of the first eight with one number, and of the others with another.
+    fn times_each(self, floats: Self::Floats, factors: [f32; 2]) -> Self::Floats;
     /// The products with a number in half precision.
     fn times_half(self, floats: Self::Floats, factor: &[u8; 2]) -> Self::Floats;
+    /// The products of the first eight with a number in half precision, and of the others with the one behind it.
+    fn times_halves(self, floats: Self::Floats, factors: &[u8; 4]) -> Self::Floats;
 }
 
 /// Plain code, for any processor.
@@ -116,19 +116,13 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
-    fn twice(self, bytes: u64) -> [f32; 16] {
-        self.floats_twice(bytes.to_le_bytes().map(|byte| f32::from(byte as i8)))
+    fn repeated(self, floats: [f32; 8]) -> [f32; 16] {
+        std::array::from_fn(|i| floats[i % 8])
     }
 
     #[inline(always)]
-    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> [f32; 16] {
-        let halves = each_i16(blocks, BYTES, at);
-        self.floats_twice(halves.map(|half| f16::from_bits(half as u16).to_f32_const()))
-    }
-
-    #[inline(always)]
-    fn floats_twice(self, floats: [f32; 8]) -> [f32; 16] {
-        std::array::from_fn(|i| floats[i / 2])
+    fn halves<const BYTES: usize>(self, blocks: &[u8], at: [usize; 2]) -> [f32; 16] {
+        std::array::from_fn(|i| half(blocks, i % 8 * BYTES + at[i / 8]))
     }
 
     #[inline(always)]
@@ -137,7 +131,17 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
+    fn times_each(self, floats: [f32; 16], factors: [f32; 2]) -> [f32; 16] {
+        std::array::from_fn(|i| floats[i] * factors[i / 8])
+    }
+
+    #[inline(always)]
     fn times_half(self, floats: [f32; 16], factor: &[u8; 2]) -> [f32; 16] {
-        self.times(floats, f16::from_le_bytes(*factor).to_f32_const())
+        self.times(floats, half(factor, 0))
+    }
+
+    #[inline(always)]
+    fn times_halves(self, floats: [f32; 16], factors: &[u8; 4]) -> [f32; 16] {
+        self.times_each(floats, [half(factors, 0), half(factors, 2)])
     }
 }

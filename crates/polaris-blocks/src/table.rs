@@ -9,7 +9,7 @@
 //! Nibbles lie as in Q4_0: the lower one of byte j is weight j of its 32, the upper one weight j + 16.
 
 use crate::bits::{extreme, half, inverse, nearest, part, whole, write_half};
-use crate::levels::{centred, each_of, less_32, looked_up};
+use crate::levels::{each_of, less_32, looked_up};
 use crate::{Block, Blocks, Levels, Refusal, Simd};
 
 /// llama.cpp's values for weights that are denser around zero.
@@ -89,7 +89,7 @@ impl Blocks for IQ4_NL {
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S> {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = looked_up(simd, &NON_LINEAR_LEVELS, blocks, Self::BYTES, 2);
-        centred(simd, levels, simd.halves_twice::<{ Self::BYTES }>(blocks, 0), 128.0)
+        Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -145,8 +145,9 @@ impl Blocks for IQ4_XS {
         high = (high | high << 24) & 0x0000_00ff_0000_00ff;
         high = (high | high << 12) & 0x000f_000f_000f_000f;
         high = (high | high << 6) & 0x0303_0303_0303_0303;
-        let scales = simd.twice(less_32(u128::from(low | high << 4)) as u64);
-        centred(simd, levels, simd.times_half(scales, part(block, 0)), 128.0)
+        let scales = u128::from(low | high << 4);
+        let scales = simd.floats(less_32(scales | scales << 64));
+        Levels::centred_by_32(simd, levels, simd.times_half(scales, part(block, 0)), 128.0)
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -196,7 +197,7 @@ impl Blocks for MXFP4 {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = looked_up(simd, &E2M1_LEVELS, blocks, Self::BYTES, 1);
         let scales = each_of!(8, block => mxfp4_scale(blocks[block * Self::BYTES]));
-        centred(simd, levels, simd.floats_twice(scales), 12.0)
+        Levels::centred_by_32(simd, levels, simd.repeated(scales), 12.0)
     }
 
     /// The bytes of the Python package, but that blocks below 2^-125 get the smallest exponent, where the package lets it

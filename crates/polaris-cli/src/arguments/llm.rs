@@ -267,6 +267,10 @@ pub struct BenchLlm {
     #[arg(short = 'n', long, value_name = "N", default_value = "128", value_delimiter = ',')]
     pub tokens: Vec<u32>,
 
+    /// Generate this many sequences at the same time, whose tokens count together; several with commas
+    #[arg(short, long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub sequences: Vec<u32>,
+
     /// Repeat every measurement this often
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: u32,

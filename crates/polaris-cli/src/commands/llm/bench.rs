@@ -3,13 +3,16 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use polaris::llm::{Engine, StepTime, Wanted};
+use polaris::llm::{Engine, EngineOptions, StepTime, Wanted};
 use serde::Serialize;
 
 use super::{device, load};
 use crate::arguments::{BenchLlm, Global};
 use crate::output::{Table, say};
 use crate::{exit, interrupt, output};
+
+/// No block of the cache holds more positions.
+const CACHE_BLOCK: u32 = 32;
 
 #[derive(Serialize)]
 struct Document {
@@ -24,6 +27,7 @@ struct Document {
 #[derive(Serialize)]
 struct Measured {
     test: String,
+    sequences: usize,
     threads: usize,
     device: String,
     tokens_per_second: f64,
@@ -59,12 +63,14 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     let begin = Instant::now();
     let mut choice = options.engine.clone();
     let longest = options.prompt.iter().chain(&options.tokens).max().copied().unwrap_or(0);
-    choice.context = Some(
-        choice.context.unwrap_or(0).max(options.depth.saturating_add(longest).saturating_add(1)),
-    );
+    let sequences = options.sequences.iter().max().copied().unwrap_or(1);
+    // Blocks of the cache belong to one sequence.
+    let needed = options.depth.saturating_add(longest).saturating_add(CACHE_BLOCK);
+    choice.context = Some(choice.context.unwrap_or(0).max(needed.saturating_mul(sequences)));
     let model = load(&options.model, &device, &choice)?;
     let load_seconds = begin.elapsed().as_secs_f64();
-    let mut engine = Engine::new(&model, &choice.options())?;
+    let engine_options = EngineOptions { sequences: sequences as usize, ..choice.options() };
+    let mut engine = Engine::new(&model, &engine_options)?;
     let bandwidth = session
         .runtime
         .profile(device.as_ref())
@@ -72,31 +78,42 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
         .map(|measured| measured.memory_gbs * 1e9);
     let threads = session.runtime.cpu().as_cpu().map_or(1, |cpu| cpu.pool().threads());
     let mut results = Vec::new();
-    let tests = options.prompt.iter().map(|&count| ("pp", count));
-    let tests = tests.chain(options.tokens.iter().map(|&count| ("tg", count)));
-    for (kind, count) in tests.filter(|(_, count)| *count > 0) {
-        let test =
-            Test { depth: options.depth as usize, at_once: kind == "pp", count: count as usize };
+    let tests = options.prompt.iter().map(|&count| ("pp", 1, count));
+    let generations = options.tokens.iter().flat_map(|&count| {
+        options.sequences.iter().map(move |&sequences| ("tg", sequences, count))
+    });
+    for (kind, sequences, count) in tests.chain(generations).filter(|&(_, _, count)| count > 0) {
+        let test = Test {
+            depth: options.depth as usize,
+            at_once: kind == "pp",
+            sequences: sequences as usize,
+            count: count as usize,
+        };
         let mut samples = Vec::new();
         let mut first = f64::INFINITY;
         // The first run makes plans and programs, and is not counted.
         for repetition in 0..=options.repetitions {
             let (seconds, waited) = measure(&mut engine, test)?;
             if repetition > 0 {
-                samples.push(f64::from(count) / seconds);
+                samples.push(f64::from(count) * f64::from(sequences) / seconds);
                 first = first.min(waited);
             }
         }
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
             / (samples.len() as f64 - 1.0).max(1.0);
-        let read = (kind == "tg").then(|| mean * model.bytes() as f64);
+        // A step of all sequences reads the weights once.
+        let read = (kind == "tg").then(|| mean / f64::from(sequences) * model.bytes() as f64);
         let profile = match options.profile {
             true => Some(profile(&mut engine, test)?),
             false => None,
         };
         results.push(Measured {
-            test: format!("{kind}{count}"),
+            test: match sequences {
+                1 => format!("{kind}{count}"),
+                _ => format!("{kind}{count}x{sequences}"),
+            },
+            sequences: sequences as usize,
             threads,
             device: device.id().to_string(),
             tokens_per_second: mean,
@@ -161,18 +178,19 @@ pub fn run(global: Global, options: &BenchLlm) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// What is measured: so many tokens behind a text of `depth`, at once or one by one.
+/// What is measured: so many tokens of each sequence behind a text of `depth`, at once or one by one.
 #[derive(Clone, Copy)]
 struct Test {
     depth: usize,
     at_once: bool,
+    sequences: usize,
     count: usize,
 }
 
 /// The steps of a test.
 fn profile(engine: &mut Engine, test: Test) -> anyhow::Result<Vec<Timed>> {
     // The text before it is not part of it.
-    rewind(engine, test.depth)?;
+    rewind(engine, test)?;
     engine.begin_profile();
     let measured = measure(engine, test);
     let steps = engine.end_profile();
@@ -191,8 +209,8 @@ fn profile(engine: &mut Engine, test: Test) -> anyhow::Result<Vec<Timed>> {
 
 /// The seconds of a test, and until the first logits are there.
 fn measure(engine: &mut Engine, test: Test) -> anyhow::Result<(f64, f64)> {
-    let Test { depth, at_once, count } = test;
-    rewind(engine, depth)?;
+    let Test { depth, at_once, sequences, count } = test;
+    rewind(engine, test)?;
     let tokens = tokens(engine, depth..depth + count);
     let begin = Instant::now();
     if at_once {
@@ -202,7 +220,8 @@ fn measure(engine: &mut Engine, test: Test) -> anyhow::Result<(f64, f64)> {
     }
     let mut first = 0.0;
     for (place, token) in tokens.into_iter().enumerate() {
-        engine.feed(0, &[token], Wanted::Last, &interrupt::requested)?;
+        let each: Vec<_> = (0..sequences).map(|sequence| (sequence, token)).collect();
+        engine.step(&each, &interrupt::requested)?;
         if place == 0 {
             first = begin.elapsed().as_secs_f64();
         }
@@ -210,11 +229,13 @@ fn measure(engine: &mut Engine, test: Test) -> anyhow::Result<(f64, f64)> {
     Ok((begin.elapsed().as_secs_f64(), first))
 }
 
-/// Forgets all but the first `depth` tokens, and computes those that are not there.
-fn rewind(engine: &mut Engine, depth: usize) -> anyhow::Result<()> {
-    engine.truncate(0, depth);
-    let missing = tokens(engine, engine.tokens(0).len()..depth);
-    engine.feed(0, &missing, Wanted::None, &interrupt::requested)?;
+/// Forgets all but the first `depth` tokens of each sequence, and computes those that are not there.
+fn rewind(engine: &mut Engine, test: Test) -> anyhow::Result<()> {
+    for sequence in 0..test.sequences {
+        engine.truncate(sequence, test.depth);
+        let missing = tokens(engine, engine.tokens(sequence).len()..test.depth);
+        engine.feed(sequence, &missing, Wanted::None, &interrupt::requested)?;
+    }
     Ok(())
 }
 

@@ -13,7 +13,8 @@ use super::x86::{Avx2, Vnni};
 /// Where the tiles of some rows lie, in one piece of memory.
 ///
 /// A tile holds `tokens` rows. Of four elements along k the bytes of all tokens follow one another, then those of the
-/// next four; after them the scales and then the scaled sums of every sixteen elements in the same order. Rows are
+/// next four; after them the scales and then the scaled sums of every sixteen elements in the same order. Tiles of one
+/// row for weights with groups of 32 have the eight scales of a chunk and then its eight sums where scales are. Rows are
 /// stored in whole chunks ([`chunk_start`]), and tiles filled up with rows of zeros.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tiles {
@@ -127,13 +128,19 @@ unsafe fn round<V: Vectors>(simd: V, tiles: Tiles, rows: Rows, tile: Tile) {
                 }
             }
             let Rounded { bytes, scale, sums: [a, b] } = simd.round(&x);
-            let sums = if tiles.group == 16 { [a, b] } else { [a + b, 0] };
-            for (half, &sum) in sums.iter().enumerate() {
-                let at = (first / 16 + half) * tiles.tokens + token;
-                // SAFETY: see above.
-                unsafe {
-                    *tile.scales.cast_mut().add(at) = scale;
-                    *tile.sums.cast_mut().add(at) = scale * sum as f32;
+            // SAFETY: see above; here and below.
+            let set =
+                |to: *const f32, at: usize, value: f32| unsafe { *to.cast_mut().add(at) = value };
+            if tiles.tokens == 1 && tiles.group == 32 {
+                let at = first / CHUNK * (CHUNK / 16) + first % CHUNK / 32;
+                set(tile.scales, at, scale);
+                set(tile.scales, at + CHUNK / 32, scale * (a + b) as f32);
+            } else {
+                let sums = if tiles.group == 16 { [a, b] } else { [a + b, 0] };
+                for (half, &sum) in sums.iter().enumerate() {
+                    let at = (first / 16 + half) * tiles.tokens + token;
+                    set(tile.scales, at, scale);
+                    set(tile.sums, at, scale * sum as f32);
                 }
             }
             for (i, &four) in bytes.as_chunks::<4>().0.iter().enumerate() {

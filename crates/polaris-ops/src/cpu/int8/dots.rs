@@ -7,13 +7,13 @@ use polaris_runtime::cpu::SimdLevel;
 use super::activations::Tile;
 #[cfg(target_arch = "x86_64")]
 use super::has_vnni;
-use super::vectors::Vectors;
+use super::vectors::{ROWS, Vectors};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
 use super::{WeightRows, chunk_start, filled_up};
 use crate::cpu::fetch::fetch_once;
 
-/// The most tokens.
+/// The most tokens. Each of them is read again for every row, which takes longer for more than to unpack panels.
 pub(crate) const TOKENS: usize = 4;
 
 /// How far ahead weights are fetched. Processors look ahead within a page, and unpacking leaves them too little time.
@@ -38,31 +38,61 @@ unsafe fn dots<B: Blocks, V: Vectors, const T: usize>(
     stride: usize,
 ) {
     let tokens: &[Tile; T] = tokens.first_chunk().expect("as many tokens as the kernel is for");
-    let chunk_bytes = CHUNK / B::ELEMENTS * B::BYTES;
-    for row in 0..rows.count {
-        // SAFETY: by the caller's word.
-        unsafe {
-            let weights = rows.start.add(row * rows.stride);
-            let mut sums = [simd.no_sum(); T];
-            if B::ELEMENTS < CHUNK && (1..CHUNK).contains(&k) {
-                let bytes = k / B::ELEMENTS * B::BYTES;
-                let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
-                add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);
-            } else {
-                for chunk in 0..k.div_ceil(CHUNK) {
-                    let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
-                    for line in (0..chunk_bytes).step_by(LINE) {
-                        fetch_once(start.wrapping_add(AHEAD + line));
-                    }
-                    let blocks = std::slice::from_raw_parts(start, chunk_bytes);
-                    add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
-                }
+    for first in (0..rows.count).step_by(ROWS) {
+        let count = ROWS.min(rows.count - first);
+        let mut lanes = [[[0.0; 16]; ROWS]; T];
+        for row in 0..count {
+            // SAFETY: by the caller's word.
+            let sums = unsafe {
+                let weights = rows.start.add((first + row) * rows.stride);
+                add_row::<B, V, T>(simd, weights, k, tokens)
+            };
+            for (lanes, sum) in lanes.iter_mut().zip(sums) {
+                lanes[row] = simd.lanes(sum);
             }
-            for (token, &sum) in sums.iter().enumerate() {
-                *to.add(token * stride + row) = simd.total(sum);
+        }
+        for (token, lanes) in lanes.iter().enumerate() {
+            let totals = simd.totals(lanes);
+            // SAFETY: by the caller's word.
+            unsafe {
+                let to = to.add(token * stride + first);
+                std::ptr::copy_nonoverlapping(totals.as_ptr(), to, count);
             }
         }
     }
+}
+
+/// The sums of one row with each token.
+///
+/// # Safety
+/// As for `dots`.
+#[inline(always)]
+unsafe fn add_row<B: Blocks, V: Vectors, const T: usize>(
+    simd: V,
+    weights: *const u8,
+    k: usize,
+    tokens: &[Tile; T],
+) -> [V::Sum; T] {
+    let chunk_bytes = CHUNK / B::ELEMENTS * B::BYTES;
+    let mut sums = [simd.no_sum(); T];
+    // SAFETY: by the caller's word.
+    unsafe {
+        if B::ELEMENTS < CHUNK && (1..CHUNK).contains(&k) {
+            let bytes = k / B::ELEMENTS * B::BYTES;
+            let blocks = filled_up(std::slice::from_raw_parts(weights, bytes));
+            add_chunk::<B, V, T>(simd, &mut sums, &blocks[..chunk_bytes], tokens, 0);
+        } else {
+            for chunk in 0..k.div_ceil(CHUNK) {
+                let start = weights.add(chunk_start(chunk, k) / B::ELEMENTS * B::BYTES);
+                for line in (0..chunk_bytes).step_by(LINE) {
+                    fetch_once(start.wrapping_add(AHEAD + line));
+                }
+                let blocks = std::slice::from_raw_parts(start, chunk_bytes);
+                add_chunk::<B, V, T>(simd, &mut sums, blocks, tokens, chunk);
+            }
+        }
+    }
+    sums
 }
 
 /// # Safety
@@ -80,9 +110,11 @@ unsafe fn add_chunk<B: Blocks, V: Vectors, const T: usize>(
     unsafe {
         for (sum, token) in sums.iter_mut().zip(tokens) {
             let part = token.part(chunk);
-            *sum = match B::HIGHEST {
-                0..128 => simd.add_chunk::<false>(*sum, &levels, part),
-                _ => simd.add_chunk::<true>(*sum, &levels, part),
+            *sum = match (B::HIGHEST, B::GROUP) {
+                (0..128, 16) => simd.add_chunk::<false, 16>(*sum, &levels, part),
+                (0..128, _) => simd.add_chunk::<false, 32>(*sum, &levels, part),
+                (_, 16) => simd.add_chunk::<true, 16>(*sum, &levels, part),
+                (_, _) => simd.add_chunk::<true, 32>(*sum, &levels, part),
             };
         }
     }

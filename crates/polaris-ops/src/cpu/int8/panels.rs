@@ -13,7 +13,8 @@ use super::vectors::Vectors;
 use super::x86::{Avx2, Vnni};
 use super::{WeightRows, chunk_start, filled_up};
 
-/// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements.
+/// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements; or of groups of 32,
+/// where scales are, those of the eight groups of a chunk and then their minima.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Panel {
     start: *mut u8,
@@ -97,7 +98,9 @@ unsafe fn pack<B: Blocks, V: Vectors>(simd: V, rows: WeightRows, k: usize, panel
             let at = chunk * (CHUNK / 16) * ROWS;
             let [scales, minima] = [panel.scales(), panel.minima()].map(|to| to.add(at).cast());
             simd.transpose((&raw const (*first).scales).cast(), stride, scales);
-            simd.transpose((&raw const (*first).minima).cast(), stride, minima);
+            if B::GROUP == 16 {
+                simd.transpose((&raw const (*first).minima).cast(), stride, minima);
+            }
         }
     }
 }
@@ -112,7 +115,9 @@ fn unpack<B: Blocks, V: Vectors>(simd: V, blocks: &[u8], to: &mut Unpacked) {
             simd.store_bytes(from, to.as_mut_ptr());
         }
         simd.store_floats(levels.scales, to.scales.as_mut_ptr());
-        simd.store_floats(levels.minima, to.minima.as_mut_ptr());
+        if B::GROUP == 16 {
+            simd.store_floats(levels.minima, to.minima.as_mut_ptr());
+        }
     }
 }
 
@@ -142,8 +147,18 @@ unsafe fn multiply<V: Vectors, const T: usize, const GROUP: usize, const WIDE: b
                     levels = levels.add(4 * ROWS);
                     bytes = bytes.add(T);
                 }
-                let scales = simd.load_reals(panel.scales().add(sixteens * ROWS + lane));
-                let minima = simd.load_reals(panel.minima().add(sixteens * ROWS + lane));
+                let (scales, minima) = match GROUP {
+                    16 => {
+                        (panel.scales().add(sixteens * ROWS), panel.minima().add(sixteens * ROWS))
+                    }
+                    _ => {
+                        let first = sixteens / 16 * 16 + sixteens % 16 / 2;
+                        let scales = panel.scales().add(first * ROWS);
+                        (scales, scales.add(CHUNK / 32 * ROWS))
+                    }
+                };
+                let scales = simd.load_reals(scales.add(lane));
+                let minima = simd.load_reals(minima.add(lane));
                 for (token, sum) in sums.iter_mut().enumerate() {
                     let at = sixteens * T + token;
                     let factor = tile.scales.add(at);

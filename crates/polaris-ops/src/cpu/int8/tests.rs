@@ -135,7 +135,7 @@ fn every_format_gives_the_product_of_rounded_rows() {
             let lengths = [512, if block.elements() == 32 { 352 } else { 256 }];
             for k in lengths {
                 with_block_type!(block, B => {
-                    (1..=dots::TOKENS).for_each(|m| dots_of::<B>(level, [m, 3, k]));
+                    (1..=dots::TOKENS).for_each(|m| dots_of::<B>(level, [m, 19, k]));
                     for m in [1, 5, 12, 13, 27] {
                         panels_of::<B>(level, [m, 19, k]);
                     }

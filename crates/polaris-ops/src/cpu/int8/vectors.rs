@@ -5,7 +5,8 @@ use polaris_blocks::{Levels, Plain, Simd};
 /// Rows of a weight in a panel.
 pub(crate) const ROWS: usize = 16;
 
-/// What a row of A is in one chunk: 256 bytes, and for each sixteen of them a scale and the scaled sum.
+/// What a row of A is in one chunk: 256 bytes, and for each sixteen of them a scale and the scaled sum; or for weights
+/// with groups of 32, where scales are, those of eight groups and then their sums.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub bytes: *const i8,
@@ -44,14 +45,27 @@ pub(super) unsafe trait Vectors: Simd {
     fn round(self, x: &[f32; GROUP]) -> Rounded;
 
     fn no_sum(self) -> Self::Sum;
-    /// Adds the products of a chunk. `WIDE` says whether levels are above 127.
-    unsafe fn add_chunk<const WIDE: bool>(
+    /// Adds the products of a chunk with groups of `WIDTH` elements. `WIDE` says whether levels are above 127.
+    unsafe fn add_chunk<const WIDE: bool, const WIDTH: usize>(
         self,
         sum: Self::Sum,
         levels: &Levels<Self>,
         part: Part,
     ) -> Self::Sum;
-    fn total(self, sum: Self::Sum) -> f32;
+    /// Sixteen numbers whose sum is the dot product.
+    fn lanes(self, sum: Self::Sum) -> [f32; 16];
+    /// The sums of those of some rows. One row alone would be waited for at each of four additions.
+    #[inline(always)]
+    fn totals(self, rows: &[[f32; 16]; ROWS]) -> [f32; ROWS] {
+        rows.map(|mut lanes| {
+            for half in [8, 4, 2, 1] {
+                for lane in 0..half {
+                    lanes[lane] += lanes[lane + half];
+                }
+            }
+            lanes[0]
+        })
+    }
 
     unsafe fn store_bytes(self, bytes: Self::Bytes, to: *mut u8);
     unsafe fn store_floats(self, floats: Self::Floats, to: *mut f32);
@@ -106,31 +120,41 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
-    unsafe fn add_chunk<const WIDE: bool>(
+    unsafe fn add_chunk<const WIDE: bool, const WIDTH: usize>(
         self,
         mut sum: f32,
         levels: &Levels<Self>,
         part: Part,
     ) -> f32 {
-        let sixteens = levels.levels.as_flattened().as_chunks::<16>().0;
-        for (group, sixteen) in sixteens.iter().enumerate() {
-            // SAFETY: by the caller's word.
-            let (bytes, scale, less) = unsafe {
-                let bytes = part.bytes.cast::<[i8; 16]>().add(group).read_unaligned();
-                (bytes, *part.scales.add(group), *part.sums.add(group))
-            };
+        let all = levels.levels.as_flattened().chunks_exact(WIDTH);
+        for (group, of_group) in all.enumerate() {
+            // SAFETY: by the caller's word, here and below.
+            let bytes = unsafe { std::slice::from_raw_parts(part.bytes.add(group * WIDTH), WIDTH) };
             let mut count = 0;
-            for (&level, &byte) in sixteen.iter().zip(&bytes) {
+            for (&level, &byte) in of_group.iter().zip(bytes) {
                 count += i32::from(level) * i32::from(byte);
             }
-            sum += count as f32 * (levels.scales[group] * scale) - levels.minima[group] * less;
+            // SAFETY: see above.
+            let (scale, minimum, less) = unsafe {
+                match WIDTH {
+                    16 => (*part.scales.add(group), levels.minima[group], *part.sums.add(group)),
+                    _ => (
+                        *part.scales.add(group),
+                        levels.scales[8 + group],
+                        *part.scales.add(8 + group),
+                    ),
+                }
+            };
+            sum += count as f32 * (levels.scales[group] * scale) - minimum * less;
         }
         sum
     }
 
     #[inline(always)]
-    fn total(self, sum: f32) -> f32 {
-        sum
+    fn lanes(self, sum: f32) -> [f32; 16] {
+        let mut lanes = [0.0; 16];
+        lanes[0] = sum;
+        lanes
     }
 
     #[inline(always)]

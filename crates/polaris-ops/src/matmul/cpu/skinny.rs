@@ -88,32 +88,37 @@ impl<S: Sum> Skinny<'_, S> {
             1 => (product.a.at(0, 0).cast::<S>(), product.a.row_stride),
             _ => (self.rows, product.k),
         };
-        for column in columns.clone().step_by(COLUMNS) {
-            let width = COLUMNS.min(columns.end - column);
-            for row in (0..product.m).step_by(tile_rows) {
-                let rows = tile_rows.min(product.m - row);
-                let mut tile = [S::default(); TILE_STRIDE * ROWS];
-                let call = DotCall {
-                    a: a.wrapping_add(row * a_stride),
-                    a_stride,
-                    b: product.b.at(0, column),
-                    b_stride: product.b.column_stride,
-                    k: product.k,
-                    to: tile.as_mut_ptr(),
-                };
-                // SAFETY: by the caller's word; the tile has room for all rows.
-                unsafe {
-                    (self.kernels.dots[rows - 1][width - 1])(&call);
-                    if direct {
-                        for (i, sums) in tile.chunks_exact(TILE_STRIDE).take(rows).enumerate() {
-                            for (j, &sum) in sums[..width].iter().enumerate() {
-                                *out.at(row + i, column + j).cast::<S>() = sum;
-                            }
+        for column in columns.clone().step_by(TILE_STRIDE) {
+            let width = TILE_STRIDE.min(columns.end - column);
+            let mut tile = [S::default(); TILE_STRIDE * MOST_ROWS];
+            // A few columns stay in the L1 cache for all rows.
+            for first in (0..width).step_by(COLUMNS) {
+                for row in (0..product.m).step_by(tile_rows) {
+                    let call = DotCall {
+                        a: a.wrapping_add(row * a_stride),
+                        a_stride,
+                        b: product.b.at(0, column + first),
+                        b_stride: product.b.column_stride,
+                        k: product.k,
+                        to: tile[row * TILE_STRIDE + first..].as_mut_ptr(),
+                    };
+                    let rows = tile_rows.min(product.m - row);
+                    let kernel = self.kernels.dots[rows - 1][COLUMNS.min(width - first) - 1];
+                    // SAFETY: by the caller's word; the tile has room for all rows.
+                    unsafe { kernel(&call) };
+                }
+            }
+            // SAFETY: by the caller's word.
+            unsafe {
+                if direct {
+                    for (i, sums) in tile.chunks_exact(TILE_STRIDE).take(product.m).enumerate() {
+                        for (j, &sum) in sums[..width].iter().enumerate() {
+                            *out.at(i, column + j).cast::<S>() = sum;
                         }
-                    } else {
-                        let place = Place { row, rows, column, columns: width };
-                        store(self.level, product, &tile, place);
                     }
+                } else {
+                    let place = Place { row: 0, rows: product.m, column, columns: width };
+                    store(self.level, product, &tile, place);
                 }
             }
         }

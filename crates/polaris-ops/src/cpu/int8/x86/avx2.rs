@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use polaris_blocks::{Levels, Simd, each_i16};
 
 use super::super::vectors::{GROUP, MOST, Part, ROWS, Rounded, Vectors};
-use super::{eight_twice, sixteen};
+use super::sixteen;
 
 /// 256-bit vectors. A value is the proof that the processor has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -116,29 +116,18 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn twice(self, bytes: u64) -> [__m256; 2] {
+    fn repeated(self, floats: [f32; 8]) -> [__m256; 2] {
+        // SAFETY: see `load`.
+        unsafe { [_mm256_loadu_ps(floats.as_ptr()); 2] }
+    }
+
+    #[inline(always)]
+    fn halves<const BYTES: usize>(self, blocks: &[u8], at: [usize; 2]) -> [__m256; 2] {
         // SAFETY: see `load`.
         unsafe {
-            let bytes = eight_twice(bytes);
-            let last = _mm_srli_si128::<8>(bytes);
-            [
-                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(last)),
-            ]
+            let first = eight_halves::<BYTES>(blocks, at[0]);
+            [first, if at[1] == at[0] { first } else { eight_halves::<BYTES>(blocks, at[1]) }]
         }
-    }
-
-    #[inline(always)]
-    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> [__m256; 2] {
-        let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at);
-        // SAFETY: see `load`. Through memory the halves would be waited for.
-        unsafe { twice(_mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h))) }
-    }
-
-    #[inline(always)]
-    fn floats_twice(self, floats: [f32; 8]) -> [__m256; 2] {
-        // SAFETY: see `load`.
-        unsafe { twice(_mm256_loadu_ps(floats.as_ptr())) }
     }
 
     #[inline(always)]
@@ -151,11 +140,27 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn times_each(self, [low, high]: [__m256; 2], [a, b]: [f32; 2]) -> [__m256; 2] {
+        // SAFETY: see `load`.
+        unsafe { [_mm256_mul_ps(low, _mm256_set1_ps(a)), _mm256_mul_ps(high, _mm256_set1_ps(b))] }
+    }
+
+    #[inline(always)]
     fn times_half(self, [low, high]: [__m256; 2], factor: &[u8; 2]) -> [__m256; 2] {
         // SAFETY: see `load`.
         unsafe {
             let factor = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(*factor)));
             [_mm256_mul_ps(low, factor), _mm256_mul_ps(high, factor)]
+        }
+    }
+
+    #[inline(always)]
+    fn times_halves(self, [low, high]: [__m256; 2], factors: &[u8; 4]) -> [__m256; 2] {
+        // SAFETY: see `load`.
+        unsafe {
+            let factors = _mm_cvtph_ps(_mm_cvtsi32_si128(i32::from_le_bytes(*factors)));
+            let second = _mm256_broadcastss_ps(_mm_movehdup_ps(factors));
+            [_mm256_mul_ps(low, _mm256_broadcastss_ps(factors)), _mm256_mul_ps(high, second)]
         }
     }
 }
@@ -186,16 +191,12 @@ unsafe fn fifths(bits: [u8; 4]) -> __m256i {
     }
 }
 
-/// Each number twice.
+/// The numbers in half precision at a place of eight blocks. Through memory they would be waited for.
 #[inline(always)]
-unsafe fn twice(floats: __m256) -> [__m256; 2] {
+unsafe fn eight_halves<const BYTES: usize>(blocks: &[u8], at: usize) -> __m256 {
+    let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at);
     // SAFETY: by the caller's word, these instructions exist.
-    unsafe {
-        [
-            _mm256_permutevar8x32_ps(floats, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
-            _mm256_permutevar8x32_ps(floats, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7)),
-        ]
-    }
+    unsafe { _mm256_cvtph_ps(_mm_setr_epi16(a, b, c, d, e, f, g, h)) }
 }
 
 /// The sums of four products in each lane. Pairs are summed in 16 bits where those hold them: bytes are never -128.
@@ -270,7 +271,7 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn add_chunk<const WIDE: bool>(
+    unsafe fn add_chunk<const WIDE: bool, const WIDTH: usize>(
         self,
         mut sum: [__m256; 2],
         levels: &Levels<Self>,
@@ -278,36 +279,40 @@ unsafe impl Vectors for Avx2 {
     ) -> [__m256; 2] {
         // SAFETY: see `round`.
         unsafe {
-            for half in 0..2 {
-                let at = 8 * half;
-                let factors = _mm256_loadu_ps(part.scales.add(at));
-                let scales = _mm256_mul_ps(levels.scales[half], factors);
-                let sums = _mm256_loadu_ps(part.sums.add(at));
-                sum[half] = _mm256_fnmadd_ps(levels.minima[half], sums, sum[half]);
-                for pair in 0..4 {
-                    let at = 4 * half + pair;
-                    let bytes = _mm256_loadu_si256(part.bytes.add(32 * at).cast());
-                    let counts =
-                        _mm256_cvtepi32_ps(fours::<WIDE>(levels.levels[at / 2][at % 2], bytes));
-                    let (a, b) = (2 * pair as i32, 2 * pair as i32 + 1);
-                    let lanes = _mm256_setr_epi32(a, a, a, a, b, b, b, b);
-                    let scales = _mm256_permutevar8x32_ps(scales, lanes);
-                    sum[pair % 2] = _mm256_fmadd_ps(counts, scales, sum[pair % 2]);
+            let scales = [
+                _mm256_mul_ps(levels.scales[0], _mm256_loadu_ps(part.scales)),
+                _mm256_mul_ps(levels.scales[1], _mm256_loadu_ps(part.scales.add(8))),
+            ];
+            if WIDTH == 16 {
+                for half in 0..2 {
+                    let sums = _mm256_loadu_ps(part.sums.add(8 * half));
+                    sum[half] = _mm256_fnmadd_ps(levels.minima[half], sums, sum[half]);
                 }
+            } else {
+                sum[1] = _mm256_sub_ps(sum[1], scales[1]);
+            }
+            for at in 0..8 {
+                let bytes = _mm256_loadu_si256(part.bytes.add(32 * at).cast());
+                let counts =
+                    _mm256_cvtepi32_ps(fours::<WIDE>(levels.levels[at / 2][at % 2], bytes));
+                let scales = match WIDTH {
+                    16 => {
+                        let (a, b) = (at as i32 % 4 * 2, at as i32 % 4 * 2 + 1);
+                        let lanes = _mm256_setr_epi32(a, a, a, a, b, b, b, b);
+                        _mm256_permutevar8x32_ps(scales[at / 4], lanes)
+                    }
+                    _ => _mm256_permutevar8x32_ps(scales[0], _mm256_set1_epi32(at as i32)),
+                };
+                sum[at % 2] = _mm256_fmadd_ps(counts, scales, sum[at % 2]);
             }
             sum
         }
     }
 
     #[inline(always)]
-    fn total(self, sum: [__m256; 2]) -> f32 {
-        // SAFETY: see `round`.
-        unsafe {
-            let sum = _mm256_add_ps(sum[0], sum[1]);
-            let four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
-        }
+    fn lanes(self, sum: [__m256; 2]) -> [f32; 16] {
+        // SAFETY: they are as large, and any bits are numbers.
+        unsafe { std::mem::transmute(sum) }
     }
 
     #[inline(always)]

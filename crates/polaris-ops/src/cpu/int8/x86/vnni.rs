@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use polaris_blocks::{Levels, Simd, each_i16};
 
 use super::super::vectors::{GROUP, MOST, Part, ROWS, Rounded, Vectors};
-use super::{eight_twice, sixteen};
+use super::sixteen;
 
 /// 512-bit vectors with products of four bytes. A value is the proof that the processor has AVX-512 (F, BW, VL, DQ, VNNI)
 /// and what [`Avx2`] needs.
@@ -109,27 +109,30 @@ impl Simd for Vnni {
     }
 
     #[inline(always)]
-    fn twice(self, bytes: u64) -> __m512 {
+    fn repeated(self, floats: [f32; 8]) -> __m512 {
         // SAFETY: see `load`.
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(eight_twice(bytes))) }
+        unsafe { _mm512_broadcast_f32x8(_mm256_loadu_ps(floats.as_ptr())) }
     }
 
     #[inline(always)]
-    fn halves_twice<const BYTES: usize>(self, blocks: &[u8], at: usize) -> __m512 {
+    fn halves<const BYTES: usize>(self, blocks: &[u8], at: [usize; 2]) -> __m512 {
         // SAFETY: see `load`.
-        unsafe { _mm512_cvtph_ps(eight_halves_twice::<BYTES>(blocks, at)) }
-    }
-
-    #[inline(always)]
-    fn floats_twice(self, floats: [f32; 8]) -> __m512 {
-        // SAFETY: see `load`.
-        unsafe { twice_wide(_mm256_loadu_ps(floats.as_ptr())) }
+        unsafe { _mm512_cvtph_ps(halves::<BYTES>(blocks, at)) }
     }
 
     #[inline(always)]
     fn times(self, floats: __m512, factor: f32) -> __m512 {
         // SAFETY: see `load`.
         unsafe { _mm512_mul_ps(floats, _mm512_set1_ps(factor)) }
+    }
+
+    #[inline(always)]
+    fn times_each(self, floats: __m512, [a, b]: [f32; 2]) -> __m512 {
+        // SAFETY: see `load`.
+        unsafe {
+            let factors = _mm512_setr_ps(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b);
+            _mm512_mul_ps(floats, factors)
+        }
     }
 
     #[inline(always)]
@@ -140,29 +143,38 @@ impl Simd for Vnni {
             _mm512_mul_ps(floats, _mm512_cvtph_ps(factor))
         }
     }
+
+    #[inline(always)]
+    fn times_halves(self, floats: __m512, factors: &[u8; 4]) -> __m512 {
+        // SAFETY: see `load`.
+        unsafe {
+            let factors = _mm_cvtph_ps(_mm_cvtsi32_si128(i32::from_le_bytes(*factors)));
+            let lanes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+            let factors = _mm512_permutexvar_ps(lanes, _mm512_castps128_ps512(factors));
+            _mm512_mul_ps(floats, factors)
+        }
+    }
 }
 
-/// Two bytes of each of eight blocks, twice: from vectors over all of them, which takes fewer instructions than to load
-/// each.
+/// Two bytes at one place of each of eight blocks, then those at another: from vectors over all of them, which takes
+/// fewer instructions than to load each.
 #[inline(always)]
-unsafe fn eight_halves_twice<const BYTES: usize>(blocks: &[u8], at: usize) -> __m256i {
+unsafe fn halves<const BYTES: usize>(blocks: &[u8], at: [usize; 2]) -> __m256i {
     let blocks = &blocks[..8 * BYTES];
     // SAFETY: by the caller's word, these instructions exist; the vectors lie inside the blocks.
     unsafe {
         if BYTES > 24 {
-            let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at);
-            let halves = _mm_setr_epi16(a, b, c, d, e, f, g, h);
-            return _mm256_set_m128i(
-                _mm_unpackhi_epi16(halves, halves),
-                _mm_unpacklo_epi16(halves, halves),
-            );
+            let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at[0]);
+            let first = _mm_setr_epi16(a, b, c, d, e, f, g, h);
+            let [a, b, c, d, e, f, g, h] = each_i16(blocks, BYTES, at[1]);
+            return _mm256_set_m128i(_mm_setr_epi16(a, b, c, d, e, f, g, h), first);
         }
         let vector = |at: usize| _mm512_loadu_si512(blocks.as_ptr().add(at).cast());
         // Blocks that end within the first two vectors, and the last ones, which the third has.
         let last = blocks.len() - 64;
         let (mut first, mut then) = ([0i16; 32], [0i16; 32]);
         for i in 0..16 {
-            let place = i / 2 * BYTES + at;
+            let place = i % 8 * BYTES + at[i / 8];
             let is_late = place + 2 > 128;
             first[i] = if is_late { 0 } else { (place / 2) as i16 };
             then[i] = if is_late { 32 + ((place - last) / 2) as i16 } else { i as i16 };
@@ -170,7 +182,7 @@ unsafe fn eight_halves_twice<const BYTES: usize>(blocks: &[u8], at: usize) -> __
         let first = _mm512_loadu_si512(first.as_ptr().cast());
         let then = _mm512_loadu_si512(then.as_ptr().cast());
         let halves = _mm512_permutex2var_epi16(vector(0), first, vector(64));
-        let halves = match 7 * BYTES + at + 2 > 128 {
+        let halves = match 7 * BYTES + at[0].max(at[1]) + 2 > 128 {
             true => _mm512_permutex2var_epi16(halves, then, vector(last)),
             false => halves,
         };
@@ -178,19 +190,10 @@ unsafe fn eight_halves_twice<const BYTES: usize>(blocks: &[u8], at: usize) -> __
     }
 }
 
-/// Each number twice.
-#[inline(always)]
-unsafe fn twice_wide(floats: __m256) -> __m512 {
-    // SAFETY: by the caller's word, these instructions exist.
-    unsafe {
-        let lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-        _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(floats))
-    }
-}
-
 // SAFETY: methods touch what the trait says.
 unsafe impl Vectors for Vnni {
-    type Sum = [__m512; 2];
+    /// Three, so that the additions of a chunk wait for two others at most.
+    type Sum = [__m512; 3];
     type Counts = __m512i;
     type Reals = __m512;
     const LANES: usize = 16;
@@ -215,18 +218,18 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
-    fn no_sum(self) -> [__m512; 2] {
+    fn no_sum(self) -> [__m512; 3] {
         // SAFETY: see `round`.
-        unsafe { [_mm512_setzero_ps(); 2] }
+        unsafe { [_mm512_setzero_ps(); 3] }
     }
 
     #[inline(always)]
-    unsafe fn add_chunk<const WIDE: bool>(
+    unsafe fn add_chunk<const WIDE: bool, const WIDTH: usize>(
         self,
-        [mut a, mut b]: [__m512; 2],
+        [mut a, mut b, mut c]: [__m512; 3],
         levels: &Levels<Self>,
         part: Part,
-    ) -> [__m512; 2] {
+    ) -> [__m512; 3] {
         // SAFETY: see `round`.
         unsafe {
             let scales = _mm512_mul_ps(levels.scales, _mm512_loadu_ps(part.scales));
@@ -237,23 +240,58 @@ unsafe impl Vectors for Vnni {
                 _mm512_cvtepi32_ps(counts)
             };
             let spread = |quarter: usize| {
-                let fours = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-                let lanes = _mm512_add_epi32(fours, _mm512_set1_epi32(4 * quarter as i32));
+                let first = (64 / WIDTH * quarter) as i32;
+                let groups = match WIDTH {
+                    16 => _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+                    _ => _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
+                };
+                let lanes = _mm512_add_epi32(groups, _mm512_set1_epi32(first));
                 _mm512_permutexvar_ps(lanes, scales)
             };
-            a = _mm512_fnmadd_ps(levels.minima, _mm512_loadu_ps(part.sums), a);
+            a = match WIDTH {
+                16 => _mm512_fnmadd_ps(levels.minima, _mm512_loadu_ps(part.sums), a),
+                _ => _mm512_mask_sub_ps(a, 0xff00, a, scales),
+            };
             b = _mm512_fmadd_ps(count(0), spread(0), b);
-            a = _mm512_fmadd_ps(count(1), spread(1), a);
-            b = _mm512_fmadd_ps(count(2), spread(2), b);
-            a = _mm512_fmadd_ps(count(3), spread(3), a);
-            [a, b]
+            c = _mm512_fmadd_ps(count(1), spread(1), c);
+            a = _mm512_fmadd_ps(count(2), spread(2), a);
+            b = _mm512_fmadd_ps(count(3), spread(3), b);
+            [a, b, c]
         }
     }
 
     #[inline(always)]
-    fn total(self, [a, b]: [__m512; 2]) -> f32 {
+    fn lanes(self, [a, b, c]: [__m512; 3]) -> [f32; 16] {
         // SAFETY: see `round`.
-        unsafe { _mm512_reduce_add_ps(_mm512_add_ps(a, b)) }
+        unsafe { std::mem::transmute(_mm512_add_ps(_mm512_add_ps(a, b), c)) }
+    }
+
+    /// Each step adds halves, quarters and so on of two rows, so that their sums share a vector.
+    #[inline(always)]
+    fn totals(self, rows: &[[f32; 16]; ROWS]) -> [f32; ROWS] {
+        // SAFETY: see `round`. Closures would become functions, into which these instructions are not inlined.
+        unsafe {
+            let mut sums = [_mm512_setzero_ps(); 8];
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let a = _mm512_loadu_ps(rows[i].as_ptr());
+                let b = _mm512_loadu_ps(rows[i + 8].as_ptr());
+                let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+                *sum = _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
+            }
+            for i in 0..4 {
+                let (a, b) = (sums[i], sums[i + 4]);
+                let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+                sums[i] = _mm512_add_ps(even, _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b));
+            }
+            for step in [2, 1] {
+                for i in 0..step {
+                    let (a, b) = (sums[i], sums[i + step]);
+                    sums[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                }
+            }
+            // Its quarters are the rows from 0, 8, 4 and 12 on.
+            std::mem::transmute(_mm512_shuffle_f32x4::<0b11_01_10_00>(sums[0], sums[0]))
+        }
     }
 
     #[inline(always)]
