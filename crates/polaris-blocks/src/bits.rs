@@ -29,6 +29,7 @@ pub(crate) fn half(block: &[u8], at: usize) -> f32 {
 }
 
 /// Writes a scale or minimum in half precision, and returns what it was rounded to.
+#[inline(always)]
 pub(crate) fn write_half(
     block: &mut [u8],
     at: usize,
@@ -44,11 +45,13 @@ pub(crate) fn write_half(
 }
 
 /// What to multiply with instead of dividing by a scale; zero for a scale of zero.
+#[inline(always)]
 pub(crate) fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
 /// The first of the weights with the largest magnitude.
+#[inline(always)]
 pub(crate) fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(x[0], |most, &x| if x.abs() > most.abs() { x } else { most })
 }

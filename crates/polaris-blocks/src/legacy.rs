@@ -37,11 +37,13 @@ fn each_of_five(fifth: &[u8; 4], qs: &[u8; 16], y: &mut [f32; 32], weight: impl 
 /// A number of `0..=most`, from one that is rounded down. What cannot be converted is 0: that is what the package gives
 /// on x86-64 where a scale is so small that its inverse is infinite. Such a scale is 0 in half precision, so that the
 /// weights do not depend on it.
+#[inline(always)]
 fn truncated(value: f32, most: u8) -> u8 {
     if (0.0..256.0).contains(&value) { (value as u8).min(most) } else { 0 }
 }
 
 /// Packs numbers of four bits: weight j below weight j + 16.
+#[inline(always)]
 fn pack(q: impl Fn(usize) -> u8, out: &mut [u8]) {
     for (j, byte) in out.iter_mut().enumerate() {
         *byte = q(j) & 15 | q(j + 16) << 4;
@@ -80,6 +82,7 @@ impl Blocks for Q4_0 {
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 8.0)
     }
 
+    #[inline(always)]
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         // The weight of the largest magnitude becomes -8, of which there is no positive counterpart.
         let d = extreme(x) / -8.0;
@@ -230,6 +233,7 @@ impl Blocks for Q8_0 {
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 128.0)
     }
 
+    #[inline(always)]
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         let d = extreme(x).abs() / 127.0;
         let id = inverse(d);

@@ -7,6 +7,7 @@ use polaris_core::{DType, Shape};
 use polaris_ops::Array;
 use polaris_runtime::DeviceRef;
 
+use crate::cache_type::CacheType;
 use crate::config::Config;
 use crate::{Error, Result};
 
@@ -49,11 +50,12 @@ pub(crate) struct Sequence {
 
 impl Cache {
     /// Bytes of a position in all layers.
-    pub fn bytes_per_token(config: &Config, dtype: DType) -> u64 {
+    pub fn bytes_per_token(config: &Config, ty: CacheType) -> u64 {
         let of = |layer: &crate::config::Layer| {
             let Some((heads, keys, values)) = layer.cached() else { return 0 };
-            let elements = (keys as u64).saturating_add(values.unwrap_or(0) as u64);
-            elements.saturating_mul(heads as u64).saturating_mul(dtype.size() as u64)
+            let row =
+                ty.row_bytes(keys).saturating_add(values.map_or(0, |size| ty.row_bytes(size)));
+            row.saturating_mul(heads as u64)
         };
         config.layers.iter().map(of).fold(0, u64::saturating_add)
     }
@@ -62,7 +64,7 @@ impl Cache {
     pub fn new(
         device: &DeviceRef,
         config: &Config,
-        dtype: DType,
+        ty: CacheType,
         tokens: usize,
         sequences: usize,
     ) -> Result<Self> {
@@ -73,16 +75,7 @@ impl Cache {
                 layers.push(layer.shares.and_then(|of| layers.get(of).cloned().flatten()));
                 continue;
             };
-            let array = |size: usize| -> Result<Array> {
-                let shape = Shape::new(&[blocks, BLOCK, heads, size])?;
-                let array = Array::empty(device, dtype, shape)?;
-                // What is not written yet is multiplied by a weight of zero, which would not make a NaN vanish.
-                match dtype {
-                    DType::F16 => array.buffer().fill(polaris_core::f16::ZERO)?,
-                    _ => array.buffer().fill(0.0f32)?,
-                }
-                Ok(array)
-            };
+            let array = |size: usize| ty.zeros(device, &[blocks, BLOCK, heads, size]);
             let keys = array(keys)?;
             let values = match (values, layer.latent) {
                 (Some(size), _) => array(size)?,

@@ -227,9 +227,9 @@ impl Config {
         if is_output { "output.weight" } else { "token_embd.weight" }
     }
 
-    /// Bytes of cached keys and values for a token.
+    /// Bytes of cached keys and values for a token. Not every type suits every model: see [`crate::CacheType::check`].
     pub fn cache_bytes(&self, ty: crate::CacheType) -> u64 {
-        crate::cache::Cache::bytes_per_token(self, ty.dtype())
+        crate::cache::Cache::bytes_per_token(self, ty)
     }
 
     /// Bytes of the states of recurrent layers for a sequence, however long it is.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polaris_core::DType;
 use polaris_ops::Array;
 use polaris_ops::matmul::Precision;
 use polaris_sample::Pieces;
 
 use crate::cache::{Cache, Sequence};
+use crate::cache_type::CacheType;
 use crate::config::Config;
 use crate::inputs::{Inputs, Item};
 use crate::model::Model;
@@ -32,26 +32,6 @@ pub struct EngineOptions {
     pub cache: CacheType,
     /// How activations are multiplied with quantised weights: rounded to bytes where that is faster, or as they are.
     pub precision: Precision,
-}
-
-/// The type of cached keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum CacheType {
-    /// Single precision.
-    F32,
-    /// Half precision.
-    #[default]
-    F16,
-}
-
-impl CacheType {
-    /// Its element type.
-    pub const fn dtype(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::F16 => DType::F16,
-        }
-    }
 }
 
 impl Default for EngineOptions {
@@ -109,7 +89,8 @@ impl Engine {
     /// Makes room for a context.
     ///
     /// # Errors
-    /// If it does not fit the device; the error says what would.
+    /// If it does not fit the device; the error says what would. If the model's heads are not whole blocks of the
+    /// cache's type.
     pub fn new(model: &Model, options: &EngineOptions) -> Result<Self> {
         let config = model.config();
         let context = self::context(config, options.context);
@@ -128,8 +109,8 @@ impl Engine {
             );
         }
         let sequences = options.sequences.max(1);
-        let dtype = options.cache.dtype();
-        let per_token = Cache::bytes_per_token(config, dtype);
+        options.cache.check(config)?;
+        let per_token = Cache::bytes_per_token(config, options.cache);
         let device = model.device();
         let memory = device.allocator().memory_use();
         let free = memory.limit.saturating_sub(memory.used);
@@ -145,7 +126,7 @@ impl Engine {
                 fitting,
             });
         }
-        let cache = Cache::new(device, config, dtype, context, sequences)?;
+        let cache = Cache::new(device, config, options.cache, context, sequences)?;
         let inputs = Inputs::new(device, config, batch, sequences, cache.capacity())?;
         Ok(Self {
             model: model.clone(),

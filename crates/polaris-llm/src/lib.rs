@@ -9,6 +9,7 @@
 pub mod angles;
 pub mod architecture;
 mod cache;
+mod cache_type;
 mod chat;
 mod config;
 mod engine;
@@ -28,9 +29,10 @@ mod sampling;
 mod source;
 mod weights;
 
+pub use cache_type::CacheType;
 pub use chat::Chat;
 pub use config::{Config, Grove, Latent, Layer, Mixture};
-pub use engine::{CacheType, Engine, EngineOptions, Wanted};
+pub use engine::{Engine, EngineOptions, Wanted};
 pub use error::{Error, Result};
 pub use form::{Elements, Form, Rows};
 pub use generate::{Finish, GenerateOptions, Generated, Prompt};

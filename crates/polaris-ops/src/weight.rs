@@ -7,6 +7,8 @@
 //! | [`Format::Block`] | [`encode`], [`from_blocks`] | `Copy`, `Lookup`, `MatMul`, `Convolution`, `ExpertMatMul`, `CachedAttention` on every device |
 //! | [`Format::Panels`] | [`prepare`] on the CPU | the operation of their [`Role`], on that CPU |
 //!
+//! Blocks may also be written: a cache of keys and values in Q8_0 or Q4_0 is one that `CacheWrite` fills ([`zeros`]).
+//!
 //! `copy::contiguous` expands blocks, [`expand`] whatever there is.
 
 use polaris_core::{DType, Layout, Shape};
@@ -70,6 +72,23 @@ pub fn from_blocks(
     }
     let buffer = device.allocate(DType::U8, bytes.len())?;
     buffer.write_bytes(bytes)?;
+    Array::of_blocks(buffer, Layout::contiguous(shape), block)
+}
+
+/// An array of blocks on a device, all elements of which are zero: a cache to be written.
+///
+/// # Errors
+/// If the last axis is not a multiple of a block, or there is no room.
+pub fn zeros(device: &DeviceRef, dims: &[usize], block: Block) -> Result<Array> {
+    let shape = Shape::new(dims)?;
+    let rows = dims.last().copied().unwrap_or(1);
+    if !rows.is_multiple_of(block.elements()) {
+        let what = format!("rows of {rows} elements are not whole blocks of {}", block.elements());
+        return Err(Error::InvalidParameter { op: block.name(), what });
+    }
+    let buffer = device.allocate(DType::U8, shape.elements() / block.elements() * block.bytes())?;
+    // A scale of zero.
+    buffer.fill(0u8)?;
     Array::of_blocks(buffer, Layout::contiguous(shape), block)
 }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use super::llm::CacheTypeName;
+
 /// A model and where it runs.
 #[derive(Debug, Args)]
 pub struct ModelChoice {
@@ -129,6 +131,10 @@ pub struct Info {
     /// Count the memory of this many tokens of context, for language models [default: the model's context, at most 4096]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
+
+    /// Count cached keys and values in this type, for language models
+    #[arg(long, value_name = "TYPE", default_value = "f16")]
+    pub cache_type: CacheTypeName,
 }
 
 /// Options of `plan`.

@@ -7,12 +7,13 @@ use polaris_gguf::{TensorType, Writer, dequantize, quantize};
 use polaris_llm::{CacheType, Engine, EngineOptions, LoadOptions, Model, Precision, Wanted};
 
 use crate::common::devices;
+use crate::reference::distance;
 use crate::tiny::{source, values};
 
 const WIDTH: usize = 64;
 const HEADS: usize = 3;
 const PLAIN: usize = 64;
-const ROTATED: usize = 16;
+const ROTATED: usize = 32;
 const KEY: usize = PLAIN + ROTATED;
 const VALUE: usize = 32;
 const RANK: usize = 32;
@@ -274,6 +275,33 @@ fn wrong_shapes_of_latent_attention_are_named() {
                     assert!(error.contains(name) || error.contains(short), "{name}: {error}");
                 }
             }
+        }
+    }
+}
+
+/// Values are the first elements of keys, in the same blocks. Limits are those of [`distance`].
+#[test]
+fn latent_vectors_are_cached_in_blocks() {
+    let tokens: Vec<u32> = (0..23).map(|i| (i * 17 + i * i * 5) % WORDS as u32).collect();
+    let tensors = tensors(TensorType::F32, true);
+    let expected = Reference(&tensors).logits(&tokens);
+    let source = source(file(&tensors, TensorType::F32, Form::Apart));
+    for device in devices() {
+        let model = Model::load(&source, &device, &LoadOptions::default(), |_| Ok(())).unwrap();
+        for (cache, limit) in [(CacheType::Q8_0, 0.03), (CacheType::Q4_0, 0.4)] {
+            let blocks = LAYERS * (RANK + ROTATED) / 32;
+            let bytes = blocks * if cache == CacheType::Q8_0 { 34 } else { 18 };
+            assert_eq!(model.config().cache_bytes(cache), bytes as u64);
+            let (batch, precision) = (7, Precision::Full);
+            let options =
+                EngineOptions { context: 64, batch, cache, precision, ..EngineOptions::default() };
+            let mut engine = Engine::new(&model, &options).unwrap();
+            let mut found = engine.feed(0, &tokens[..18], Wanted::All, &|| false).unwrap().to_vec();
+            for &token in &tokens[18..] {
+                found.extend(engine.feed(0, &[token], Wanted::Last, &|| false).unwrap());
+            }
+            let error = distance(&found, &expected);
+            assert!(error < limit, "{cache} on {}: {error:e}", device.id());
         }
     }
 }

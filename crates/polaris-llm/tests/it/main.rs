@@ -1,5 +1,6 @@
 //! Tests of language models.
 
+mod cache_types;
 mod chat;
 mod common;
 mod definition;

@@ -181,3 +181,10 @@ pub fn difference(found: &[f32], expected: &[f64]) -> f64 {
     let worst = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs());
     worst.fold(0.0f64, f64::max) / largest
 }
+
+/// The root mean square of errors, relative to that of what is expected.
+pub fn distance(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let errors = found.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).powi(2));
+    (errors.sum::<f64>() / expected.iter().map(|x| x * x).sum::<f64>()).sqrt()
+}

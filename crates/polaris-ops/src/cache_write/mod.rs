@@ -1,7 +1,9 @@
 //! Writing of keys or values of new tokens into a paged cache, which
 //! [`cached_attention`](crate::cached_attention) reads.
 
+mod cpu;
 mod opencl;
+mod reference;
 mod suite;
 #[cfg(test)]
 mod tests;
@@ -9,24 +11,17 @@ mod tests;
 pub use opencl::Kernel;
 pub(crate) use suite::FAMILY;
 
-use std::collections::HashMap;
-
 use polaris_core::{DType, Error as CoreError, Shape};
-use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::cpu::blocks::{BLOCK, Row};
-use crate::cpu::map::SendPointer;
+use crate::format::{Block, Format};
 use crate::operation::{
     Operation, alias_is_harmless, check_apart, is_same_place, run, writes_each_element_once,
 };
 use crate::{Array, ArrayType, Class, Error, Result, Work, copy};
 
 const NAME: &str = "cache_write";
-
-/// Fewer elements than this are not worth a second thread.
-const GRAIN: usize = 16 * 1024;
 
 /// Rows of tokens written where slots say. The inputs are:
 ///
@@ -35,8 +30,15 @@ const GRAIN: usize = 16 * 1024;
 /// - the cache before, which may be the output itself;
 /// - the rows, `f32` `[tokens, heads, depth]`.
 ///
-/// The output is the cache, `[blocks, block size, heads, depth]`, of `f32`, `f16` or `bf16`. Elements that are
-/// not written are those of the cache before.
+/// The output is the cache, `[blocks, block size, heads, depth]`, of `f32`, `f16` or `bf16`, or in the block formats
+/// Q8_0 or Q4_0. Elements that are not written are those of the cache before.
+///
+/// In a block format each row is whole blocks, so that `depth` is a multiple of 32; a cache that is not written in place is
+/// contiguous. Blocks are those of [`Block::encode_nearest`]: elements are rounded to the nearest multiple of a scale that follows from the
+/// largest magnitude of their block. A number halfway between two levels may become either, as devices divide
+/// differently. All 32 elements of a block become NaN if one of them is NaN or infinite, or if the scale is beyond half
+/// precision (from 8.3 million on in Q8_0, from 524 thousand on in Q4_0): that shows in the results of attention, as it
+/// does with the other types.
 ///
 /// On the CPU a slot beyond the cache is an error, and so are two tokens of one slot. On OpenCL devices, such a token
 /// is not written, and of two tokens any element may stay.
@@ -60,13 +62,16 @@ impl CacheWrite {
         let &[slots, cache, x] = inputs else {
             return Err(Error::WrongArity { op, expected: 3, found: inputs.len() });
         };
+        if cache.format() != output.format() {
+            return Err(Error::UnsupportedFormat { op, format: cache.format() });
+        }
         for (array, dtype) in [(slots, DType::I32), (x, DType::F32), (cache, output.dtype())] {
             if array.dtype() != dtype {
                 return Err(CoreError::DTypeMismatch { op, lhs: array.dtype(), rhs: dtype }.into());
             }
         }
         if !matches!(output.dtype(), DType::F32 | DType::F16 | DType::BF16) {
-            let (dtype, hint) = (output.dtype(), "a cache holds f32, f16 or bf16");
+            let (dtype, hint) = (output.dtype(), "a cache holds f32, f16, bf16, q8_0 or q4_0");
             return Err(CoreError::UnsupportedDType { op, dtype, hint }.into());
         }
         let mismatch =
@@ -87,11 +92,55 @@ impl CacheWrite {
                 format!("a cache of shape {} has no slots for {tokens} tokens", output.shape());
             return Err(Error::InvalidParameter { op, what });
         }
+        if let Format::Block(block) = output.format() {
+            Self::check_blocks(block, cache, output)?;
+        }
         let expected = [tokens, heads, depth];
         match x.shape().dims() == expected {
             true => Ok(expected),
             false => mismatch(x, Shape::new(&expected)?),
         }
+    }
+
+    /// That rows of a cache are whole blocks.
+    fn check_blocks(block: Block, cache: &Array, output: &Array) -> Result<()> {
+        let (name, each) = (block.lower_name(), block.elements());
+        let mistake = |what: String| Err(Error::InvalidParameter { op: NAME, what });
+        let depth = output.shape()[3];
+        if !depth.is_multiple_of(each) {
+            return mistake(format!(
+                "rows of {depth} elements are not whole blocks of {name}, which have {each}; use f16 or f32 for them"
+            ));
+        }
+        let layout = output.layout();
+        let at_blocks = |place: &usize| place.is_multiple_of(each);
+        let begins = layout.strides()[..3].iter().chain([&layout.offset()]).all(at_blocks);
+        if layout.strides()[3] != 1 || !begins {
+            return mistake(format!("rows of {layout} do not begin at blocks of {name}"));
+        }
+        let is_whole = |array: &Array| array.layout().is_contiguous();
+        if !is_same_place(cache, output) && !(is_whole(cache) && is_whole(output)) {
+            return mistake(format!(
+                "a cache in {name} that is not written in place must be contiguous; its layouts are {} and {layout}",
+                cache.layout()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Gives the output what the cache holds, where they are not the same.
+    fn copy_before(cache: &Array, output: &Array) -> Result<()> {
+        if is_same_place(cache, output) {
+            return Ok(());
+        }
+        let Format::Block(block) = output.format() else {
+            return copy::into(cache, output);
+        };
+        let bytes = |array: &Array| {
+            let first = array.layout().offset() / block.elements() * block.bytes();
+            array.buffer().view(first..first + array.elements() / block.elements() * block.bytes())
+        };
+        Ok(bytes(cache)?.copy_to(&bytes(output)?)?)
     }
 }
 
@@ -115,6 +164,14 @@ impl Operation for CacheWrite {
         }
     }
 
+    fn accepts(&self, input: usize, format: Format) -> bool {
+        input == 1 && self.writes(format)
+    }
+
+    fn writes(&self, format: Format) -> bool {
+        matches!(format, Format::Block(Block::Q8_0 | Block::Q4_0))
+    }
+
     fn supports(
         &self,
         kernel: Kernel,
@@ -126,7 +183,7 @@ impl Operation for CacheWrite {
     }
 
     fn kernel_name(&self, kernel: Kernel, _: &[&Array], output: &Array) -> String {
-        format!("{NAME}_{}_{}", output.dtype(), kernel.name())
+        format!("{NAME}_{}_{}", output.stored(), kernel.name())
     }
 
     fn run_cpu(&self, cpu: &CpuDevice, inputs: &[&Array], output: &Array) -> Result<()> {
@@ -134,10 +191,8 @@ impl Operation for CacheWrite {
         let &[slots, cache, x] = inputs else {
             return Err(Error::WrongArity { op: NAME, expected: 3, found: inputs.len() });
         };
-        if !is_same_place(cache, output) {
-            copy::into(cache, output)?;
-        }
-        write(cpu, sizes, slots, x, output)
+        Self::copy_before(cache, output)?;
+        cpu::write(cpu, sizes, slots, x, output)
     }
 
     fn run_opencl(
@@ -148,9 +203,7 @@ impl Operation for CacheWrite {
         output: &Array,
     ) -> Result<()> {
         let sizes = Self::sizes(inputs, output)?;
-        if !is_same_place(inputs[1], output) {
-            copy::into(inputs[1], output)?;
-        }
+        Self::copy_before(inputs[1], output)?;
         opencl::run(device, kernel, sizes, inputs[0], inputs[2], output)
     }
 
@@ -161,7 +214,11 @@ impl Operation for CacheWrite {
     /// In place, only the rows move.
     fn work(&self, inputs: &[ArrayType], output: &ArrayType) -> Work {
         let rows = inputs.get(2).map_or(0, |x| x.layout.elements());
-        let bytes = rows * (size_of::<f32>() + output.dtype.size());
+        let written = match output.format {
+            Format::Block(block) => rows / block.elements() * block.bytes(),
+            Format::Dense | Format::Panels(_) => rows * output.dtype.size(),
+        };
+        let bytes = rows * size_of::<f32>() + written;
         Work { flops: 0, bytes: bytes as u64, parallelism: rows.max(1) as u64 }
     }
 
@@ -170,88 +227,7 @@ impl Operation for CacheWrite {
     }
 
     fn reference(&self, values: &[Vec<f64>], inputs: &[&Array], output: &Array) -> Vec<f64> {
-        let [_, heads, depth] = Self::sizes(inputs, output).expect("the arrays should be checked");
-        let row = heads * depth;
-        let mut result = values[1].clone();
-        for (token, &slot) in values[0].iter().enumerate() {
-            if slot >= 0.0 {
-                let at = slot as usize * row;
-                for (to, &value) in result[at..][..row].iter_mut().zip(&values[2][token * row..]) {
-                    *to = crate::suite::rounded(value, output.dtype());
-                }
-            }
-        }
-        result
+        let sizes = Self::sizes(inputs, output).expect("the arrays should be checked");
+        reference::write(values, sizes, output.stored())
     }
-}
-
-/// The slot of each token that is written.
-fn checked(slots: &[i32], length: usize) -> Result<Vec<(usize, usize)>> {
-    let mut written = Vec::with_capacity(slots.len());
-    let mut first = HashMap::with_capacity(slots.len());
-    for (token, &slot) in slots.iter().enumerate() {
-        let Ok(at) = usize::try_from(slot) else {
-            continue;
-        };
-        if at >= length {
-            let index = i64::from(slot);
-            return Err(Error::IndexOutOfRange {
-                op: NAME,
-                index,
-                position: token,
-                axis: 0,
-                length,
-            });
-        }
-        if let Some(other) = first.insert(at, token) {
-            let what = format!("tokens {other} and {token} would both be written to slot {slot}");
-            return Err(Error::InvalidParameter { op: NAME, what });
-        }
-        written.push((token, at));
-    }
-    Ok(written)
-}
-
-fn write(
-    cpu: &CpuDevice,
-    [tokens, heads, depth]: Sizes,
-    slots: &Array,
-    x: &Array,
-    output: &Array,
-) -> Result<()> {
-    let block_size = output.shape()[1];
-    let buffers = [slots.buffer(), x.buffer()];
-    let operands = HostOperands::new(NAME, &buffers, output.buffer())?;
-    let slot = |token: usize| {
-        let at = slots.layout().offset() + token * slots.layout().strides()[0];
-        // SAFETY: the layout was checked against its buffer, which is registered as read.
-        unsafe { *operands.input(0).cast::<i32>().add(at) }
-    };
-    let slots: Vec<i32> = (0..tokens).map(slot).collect();
-    let written = checked(&slots, output.shape()[0].saturating_mul(block_size))?;
-    let [from, to] = [SendPointer(operands.input(1).cast_mut()), SendPointer(operands.output())];
-    let (x, cache) = (x.layout(), output.layout());
-    let dtype = output.dtype();
-    cpu.pool().for_chunks(written.len() * heads, (GRAIN / depth.max(1)).max(1), |chunk| {
-        let mut scratch = [0.0f32; BLOCK];
-        for item in chunk {
-            let ((token, slot), head) = (written[item / heads], item % heads);
-            let from_row = x.offset() + token * x.strides()[0] + head * x.strides()[1];
-            let to_row = cache.offset()
-                + slot / block_size * cache.strides()[0]
-                + slot % block_size * cache.strides()[1]
-                + head * cache.strides()[2];
-            let start = from.get().wrapping_add(from_row * size_of::<f32>());
-            let source = Row { start, dtype: DType::F32, stride: x.strides()[2] };
-            let start = to.get().wrapping_add(to_row * dtype.size());
-            let target = Row { start, dtype, stride: cache.strides()[3] };
-            for first in (0..depth).step_by(BLOCK) {
-                let count = BLOCK.min(depth - first);
-                // SAFETY: the layouts were checked against their buffers and slots against the cache; the
-                // buffers are registered, and each slot is written by one thread.
-                unsafe { target.store(first, source.load(first, count, &mut scratch)) };
-            }
-        }
-    });
-    Ok(())
 }

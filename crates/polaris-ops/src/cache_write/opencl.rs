@@ -4,7 +4,8 @@ use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::{NAME, Sizes};
-use crate::opencl::{ELEMENT, Enqueue, dtype_code, pass_array, work_group};
+use crate::format::{Block, Stored};
+use crate::opencl::{ELEMENT, Enqueue, pass_array, work_group};
 use crate::{Array, Result};
 
 /// The kernels of writing into a cache.
@@ -12,7 +13,7 @@ use crate::{Array, Result};
 pub enum Kernel {
     /// Dense rows, four elements at a time.
     Rows,
-    /// Any layout, one element at a time.
+    /// Any layout, one element at a time. In a block format, that is the layout of what is read.
     Strided,
 }
 
@@ -27,25 +28,38 @@ impl Kernel {
 }
 
 const PARTS: &[&str] = &[ELEMENT, include_str!("cache_write.cl")];
+const BLOCK_PARTS: &[&str] = &[ELEMENT, include_str!("cache_write_blocks.cl")];
 
 /// What one program is specialised for.
 #[derive(Debug, Clone, Copy)]
 struct Config {
-    dtype: DType,
+    stored: Stored,
     work_group: usize,
 }
 
 impl Config {
     fn key(&self) -> u64 {
-        dtype_code(self.dtype) << 16 | self.work_group as u64
+        self.stored.code() << 16 | self.work_group as u64
+    }
+
+    fn entry(&self) -> &'static str {
+        match self.stored {
+            Stored::Dense(_) => NAME,
+            Stored::Block(_) => "cache_write_blocks",
+        }
     }
 
     fn source(&self) -> ProgramSource {
-        let defines = Defines::new()
-            .code("T", self.dtype.name())
-            .number("WORK_GROUP", self.work_group as i64);
-        let name = format!("cache_write.cl {}", self.dtype);
-        ProgramSource { name, parts: PARTS, defines, options: "" }
+        let defines = Defines::new().number("WORK_GROUP", self.work_group as i64);
+        let (defines, parts) = match self.stored {
+            Stored::Dense(dtype) => (defines.code("T", dtype.name()), PARTS),
+            Stored::Block(block) => {
+                let bits = if block == Block::Q4_0 { 4 } else { 8 };
+                (defines.number("BITS", bits), BLOCK_PARTS)
+            }
+        };
+        let name = format!("{}.cl {}", self.entry(), self.stored);
+        ProgramSource { name, parts, defines, options: "" }
     }
 }
 
@@ -79,12 +93,18 @@ pub fn run(
     output: &Array,
 ) -> Result<()> {
     let in_fours = kernel == Kernel::Rows;
-    let items = tokens * heads * depth / if in_fours { 4 } else { 1 };
+    let stored = output.stored();
+    let each = match stored {
+        Stored::Block(block) => block.elements(),
+        Stored::Dense(_) if in_fours => 4,
+        Stored::Dense(_) => 1,
+    };
+    let items = tokens * heads * depth / each;
     if items == 0 {
         return Ok(());
     }
-    let config = Config { dtype: output.dtype(), work_group: work_group(device) };
-    let built = device.kernel((NAME, config.key()), NAME, || config.source())?;
+    let config = Config { stored, work_group: work_group(device) };
+    let built = device.kernel((NAME, config.key()), config.entry(), || config.source())?;
     let block_size = output.shape()[1];
     let count = output.shape()[0] * block_size;
     let sizes = [heads, depth, block_size, count, usize::from(in_fours), 0, 0, 0];
@@ -102,6 +122,8 @@ pub fn run(
 
 /// Every type of caches.
 pub(super) fn shipped_programs() -> Vec<ProgramSource> {
-    let config = |dtype| Config { dtype, work_group: 256 };
-    [DType::F32, DType::F16, DType::BF16].map(|dtype| config(dtype).source()).into()
+    let dense = [DType::F32, DType::F16, DType::BF16].map(Stored::Dense);
+    let blocks = [Block::Q8_0, Block::Q4_0].map(Stored::Block);
+    let source = |stored| Config { stored, work_group: 256 }.source();
+    dense.into_iter().chain(blocks).map(source).collect()
 }

@@ -303,7 +303,8 @@ pub(super) fn shipped_programs() -> Vec<ProgramSource> {
     };
     let dense = [DType::F32, DType::F16, DType::BF16].map(Stored::Dense);
     let mut configs = Vec::new();
-    for stored in dense.into_iter().chain([Stored::Block(Block::Q8_0)]) {
+    let blocks = [Block::Q8_0, Block::Q4_0].map(Stored::Block);
+    for stored in dense.into_iter().chain(blocks) {
         for kernel in [Kernel::Grouped, Kernel::Split, Kernel::Serial] {
             configs.push(config(kernel, stored, stored, 1));
         }

@@ -27,10 +27,11 @@ enum Cache {
     Blocks(Block),
 }
 
-const VARIANTS: [[Cache; 2]; 4] = [
+const VARIANTS: [[Cache; 2]; 5] = [
     [Cache::Dense(DType::F32); 2],
     [Cache::Dense(DType::F16); 2],
     [Cache::Blocks(Block::Q8_0); 2],
+    [Cache::Blocks(Block::Q4_0); 2],
     [Cache::Dense(DType::BF16), Cache::Dense(DType::F32)],
 ];
 

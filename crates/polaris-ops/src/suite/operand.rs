@@ -125,6 +125,17 @@ impl Operand {
         }
     }
 
+    /// An output of blocks over dirty memory, with a block before and behind it that nobody may touch.
+    pub fn block_output(shape: &[usize], block: Block, numbers: &mut Numbers) -> Self {
+        let shape = Shape::new(shape).expect("test shapes should be small");
+        let all = shape.elements() + 2 * block.elements();
+        let guarded = Self::blocks(&[all], block, numbers);
+        let dense = Layout::contiguous(shape);
+        let layout = Layout::new(shape, dense.strides(), block.elements())
+            .expect("test layouts should be small");
+        Self { layout, ..guarded }
+    }
+
     /// The same as a weight that is made ready for what it is used for.
     #[must_use]
     pub fn prepared(self, role: Role) -> Self {
@@ -172,7 +183,13 @@ impl Operand {
 
     /// The elements that an array has now, and the first element outside of it that has changed.
     pub fn compare_surroundings(&self, array: &Array) -> Result<(Vec<f64>, Option<usize>)> {
-        let now = download(array.buffer())?;
+        let mut now = download(array.buffer())?;
+        if let Storage::Blocks(block, _) = self.storage {
+            let bytes: Vec<u8> = now.iter().map(|&byte| byte as u8).collect();
+            let mut elements = vec![0.0; bytes.len() / block.bytes() * block.elements()];
+            block.decode(&bytes, &mut elements);
+            now = elements.into_iter().map(f64::from).collect();
+        }
         let space = Collapsed::new(self.layout.shape(), [&self.layout]);
         let mut inside = vec![false; now.len()];
         let mut elements = Vec::with_capacity(self.layout.elements());

@@ -22,6 +22,9 @@ pub enum Tolerance {
     Int8,
     /// A fixed absolute error: the normal quantile, which is an approximation by design.
     Absolute(f64),
+    /// Rounded to one of a few levels: exact, except that a number halfway between two levels may become either. The
+    /// scale of each output is what it may be off: the distance of its levels there, and zero elsewhere.
+    Levels,
 }
 
 /// The distance from 1 to the next number.
@@ -56,7 +59,7 @@ fn largest(dtype: DType) -> f64 {
 impl Tolerance {
     fn units(self) -> f64 {
         match self {
-            Self::Exact | Self::Absolute(_) => 0.0,
+            Self::Exact | Self::Absolute(_) | Self::Levels => 0.0,
             Self::Arithmetic => 2.0,
             Self::Division => 4.0,
             Self::Elementary => 20.0,
@@ -112,7 +115,10 @@ pub fn agrees(
         // One of them is NaN or infinite: no tolerance is meant for that.
         return Err(error);
     }
-    let allowed = tolerance.allowed(dtype, scale.max(expected.abs()));
+    let allowed = match tolerance {
+        Tolerance::Levels => scale,
+        _ => tolerance.allowed(dtype, scale.max(expected.abs())),
+    };
     if error <= allowed { Ok(error / allowed.max(f64::MIN_POSITIVE)) } else { Err(error) }
 }
 

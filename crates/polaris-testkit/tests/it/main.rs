@@ -2,6 +2,7 @@
 
 mod axes;
 mod batch_norm;
+mod block_cache;
 mod blocks;
 mod conv;
 mod coverage;

@@ -26,6 +26,7 @@ struct Result {
     bytes: usize,
     layers: Option<usize>,
     context: usize,
+    cache_type: &'static str,
     cache_bytes: Option<u64>,
     tensors: Vec<Kind>,
     devices: Vec<Fit>,
@@ -55,6 +56,7 @@ pub fn run(
     path: &Path,
     mode: ModeName,
     context: Option<usize>,
+    cache_type: CacheType,
 ) -> anyhow::Result<u8> {
     let json = global.json;
     let source = super::source(path)?;
@@ -64,10 +66,13 @@ pub fn run(
         Ok(config) => (Some(config), None),
         Err(error) => (None, Some(error.to_string())),
     };
+    if let Some(config) = &config {
+        cache_type.check(config)?;
+    }
     let trained = config.as_ref().map_or(0, |config| config.context);
     let context = context.unwrap_or(trained.min(4096));
     let cache_bytes = config.as_ref().map(|config| {
-        let keys = config.cache_bytes(CacheType::F16).saturating_mul(context as u64);
+        let keys = config.cache_bytes(cache_type).saturating_mul(context as u64);
         keys.saturating_add(config.state_bytes())
     });
     let mut kinds: BTreeMap<u32, Kind> = BTreeMap::new();
@@ -101,6 +106,7 @@ pub fn run(
         bytes: source.bytes(),
         layers: config.as_ref().map(|config| config.layers.len()),
         context,
+        cache_type: cache_type.name(),
         cache_bytes,
         tensors: kinds.into_values().collect(),
         devices: session.devices()?.iter().map(fit).collect(),
@@ -139,9 +145,10 @@ fn print(result: &Result) -> anyhow::Result<()> {
     if let Some(cache) = result.cache_bytes {
         let layers = result.layers.unwrap_or(0);
         output::print_line(&format!(
-            "{layers} layers; {} of cache for {} tokens in f16",
+            "{layers} layers; {} of cache for {} tokens in {}",
             gb(cache),
-            result.context
+            result.context,
+            result.cache_type
         ))?;
     }
     let mut table = Table::new(&["type", ">tensors", ">elements", ">bytes"]);

@@ -41,7 +41,13 @@ pub fn run(global: Global, arguments: &Info) -> anyhow::Result<u8> {
     let path = &arguments.choice.model;
     if crate::commands::llm::is_language_model(path) {
         let context = arguments.context.map(|context| context as usize);
-        return crate::commands::llm::info::run(global, path, arguments.choice.mode, context);
+        return crate::commands::llm::info::run(
+            global,
+            path,
+            arguments.choice.mode,
+            context,
+            arguments.cache_type.into(),
+        );
     }
     let json = global.json;
     let mut session = Session::for_mode(global, arguments.choice.mode)?;
