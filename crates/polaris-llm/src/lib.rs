@@ -26,7 +26,9 @@ mod profile;
 mod recurrence;
 mod sampling;
 mod source;
+mod speculate;
 mod weights;
+mod writer;
 
 pub use chat::Chat;
 pub use config::{Config, Grove, Latent, Layer, Mixture};
@@ -40,6 +42,7 @@ pub use plan::Plan;
 pub use profile::StepTime;
 pub use recurrence::Recurrence;
 pub use source::Source;
+pub use speculate::{MOST_PROPOSED, ProposalLength, Speculation};
 pub use weights::SourceTensor;
 
 pub use polaris_chat::Message;

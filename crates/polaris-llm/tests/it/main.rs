@@ -13,4 +13,5 @@ mod latent;
 mod peers;
 mod recurrent;
 mod reference;
+mod speculation;
 mod tiny;
