@@ -164,3 +164,105 @@ impl Pace {
         costs.record(1 + proposed, seconds);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Costs of batches that take `1 + each * (size - 1)` seconds.
+    fn costs(each: f64) -> Costs {
+        let mut costs = Costs::default();
+        for size in 1..=MOST_PROPOSED + 1 {
+            (0..3).for_each(|_| costs.record(size, 1.0 + each * (size - 1) as f64));
+        }
+        costs
+    }
+
+    /// The pace after so many tokens that took a second each.
+    fn pace(chance: f64, seconds: usize) -> Pace {
+        let mut pace = Pace::new(&[chance]);
+        pace.elapsed = seconds as f64;
+        pace
+    }
+
+    #[test]
+    fn nothing_is_proposed_before_a_token_was_measured() {
+        let mut unknown = Costs::default();
+        assert_eq!(pace(0.9, 100).length(0, 15, &unknown), 0);
+        // The first run makes the plan.
+        unknown.record(1, 50.0);
+        assert_eq!(pace(0.9, 100).length(0, 15, &unknown), 0);
+        unknown.record(1, 1.0);
+        assert!(pace(0.9, 100).length(0, 15, &unknown) > 0);
+    }
+
+    #[test]
+    fn the_length_follows_chances_and_costs() {
+        assert_eq!(pace(0.0, 1000).length(0, 15, &costs(0.1)), 0);
+        assert_eq!(pace(0.1, 1000).length(0, 15, &costs(0.1)), 0);
+        assert_eq!(pace(0.99, 1000).length(0, 15, &costs(0.01)), 15);
+        assert_eq!(pace(0.99, 1000).length(0, 4, &costs(0.01)), 3);
+        assert_eq!(pace(0.99, 1000).length(0, 0, &costs(0.01)), 0);
+        // Batches that cost as much as their tokens one by one cannot gain.
+        assert_eq!(pace(1.0, 1000).length(0, 15, &costs(1.0)), 0);
+        let middle = pace(0.6, 1000).length(0, 15, &costs(0.1));
+        assert!((2..=5).contains(&middle), "{middle}");
+        // A draft model that takes a third of a token for each.
+        let mut drafted = costs(0.1);
+        drafted.proposal = 0.3;
+        assert!(pace(0.6, 1000).length(0, 15, &drafted) < middle);
+    }
+
+    /// However hopeful it is, proposals that are always refused cost no more than the account allows.
+    #[test]
+    fn losses_are_bounded() {
+        for each in [0.05, 0.3, 0.9] {
+            for (tokens, allowed) in [(20, 0.1), (100, 0.05), (1000, 0.03)] {
+                let mut costs = costs(each);
+                let mut pace = Pace::new(&[0.9]);
+                let mut seconds = 0.0;
+                for _ in 0..tokens {
+                    // The estimate stays as wrong as it can be.
+                    pace.chances[0].value = 0.95;
+                    let proposed = pace.length(0, 15, &costs);
+                    let step = Step {
+                        proposed,
+                        accepted: 0,
+                        seconds: 1.0 + each * proposed as f64,
+                        proposing: 0.0,
+                    };
+                    seconds += step.seconds;
+                    pace.settle(step, &mut costs);
+                }
+                let lost = seconds / f64::from(tokens) - 1.0;
+                assert!(lost < allowed, "{each}: {lost} of {tokens} tokens");
+            }
+        }
+    }
+
+    #[test]
+    fn chances_are_learned_and_refusals_end_proposals() {
+        let costs = costs(0.2);
+        let mut pace = pace(0.8, 1000);
+        assert!(pace.length(0, 15, &costs) > 0);
+        (0..40).for_each(|_| pace.observe(0, false));
+        assert_eq!(pace.length(0, 15, &costs), 0);
+        (0..40).for_each(|_| pace.observe(0, true));
+        assert!(pace.length(0, 15, &costs) > 0);
+        // What cannot be observed is tried again after a while.
+        (0..80).for_each(|_| pace.observe(0, false));
+        assert_eq!(pace.length(0, 15, &costs), 0);
+        (0..200).for_each(|_| pace.hope(0));
+        assert!(pace.length(0, 15, &costs) > 0);
+    }
+
+    /// A size that was slow once is measured again.
+    #[test]
+    fn a_bad_measurement_is_forgotten() {
+        let mut costs = costs(0.1);
+        (0..30).for_each(|_| costs.record(4, 9.0));
+        let slow = costs.expected(4).unwrap();
+        (0..400).for_each(|_| costs.record(1, 1.0));
+        assert!(slow > 5.0 && costs.expected(4).unwrap() < 1.8);
+    }
+}
