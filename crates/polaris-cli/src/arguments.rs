@@ -16,7 +16,10 @@ use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
-pub use llm::{BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, Tokenize};
+pub use llm::{
+    BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, SpeculationChoice,
+    Tokenize,
+};
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
@@ -220,7 +223,8 @@ pub enum Command {
   polaris chat SmolLM2-135M-Instruct
   polaris chat model.gguf --system 'Answer in one sentence.' -c 8192
   echo 'Name three stars.' | polaris chat model.gguf --json
-  polaris chat model.gguf --json-schema answer.json --temperature 0")]
+  polaris chat model.gguf --json-schema answer.json --temperature 0
+  polaris chat large.gguf --draft small.gguf")]
     Chat(Box<Chat>),
 
     /// Generate text with a language model: a GGUF file, a folder of Hugging Face, or one of `polaris train`

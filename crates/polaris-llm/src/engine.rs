@@ -14,9 +14,11 @@ use crate::inputs::{Inputs, Item};
 use crate::model::Model;
 use crate::plan::{Arena, Builder, Plan, Size, plan};
 use crate::profile::{Profile, StepTime};
+use crate::speculate::Costs;
 use crate::{Error, Result};
 
-/// Plans that are kept; the sizes of prompts differ, those of single tokens do not.
+/// Plans that are kept, those that were used last: prompts differ in size, single tokens and the batches of speculative
+/// decoding have nine sizes at most.
 const MOST_PLANS: usize = 16;
 
 /// How a model is run.
@@ -61,7 +63,9 @@ pub struct Engine {
     cache: Cache,
     inputs: Inputs,
     sequences: Vec<Sequence>,
-    plans: HashMap<Size, (Plan, Option<Array>)>,
+    plans: HashMap<Size, Kept>,
+    /// Counts runs, to know which plan was used last.
+    runs: u64,
     arena: Arena,
     precision: Precision,
     context: usize,
@@ -72,6 +76,18 @@ pub struct Engine {
     profile: Option<Profile>,
     /// The bytes of tokens, once a grammar has asked for them.
     pub(crate) pieces: Option<Arc<Pieces>>,
+    /// What batches of few tokens take, for speculative decoding.
+    pub(crate) costs: Costs,
+    /// The draft model of speculative decoding.
+    pub(crate) draft: Option<Box<Engine>>,
+}
+
+/// A plan, the logits that it computes, and the run that used it last.
+#[derive(Debug)]
+struct Kept {
+    plan: Plan,
+    logits: Option<Array>,
+    used: u64,
 }
 
 /// Which logits are wanted of tokens that are computed.
@@ -134,6 +150,7 @@ impl Engine {
             inputs,
             sequences: vec![Sequence::default(); sequences],
             plans: HashMap::new(),
+            runs: 0,
             arena: Arena::default(),
             precision: options.precision,
             context,
@@ -142,6 +159,8 @@ impl Engine {
             logits: Vec::new(),
             profile: None,
             pieces: None,
+            costs: Costs::default(),
+            draft: None,
         })
     }
 
@@ -153,6 +172,11 @@ impl Engine {
     /// Tokens that fit.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// Sequences that it has room for.
+    pub(crate) fn sequences(&self) -> usize {
+        self.sequences.len()
     }
 
     /// Tokens that were computed since it was made; what a reused prefix saves is not among them.
@@ -348,7 +372,7 @@ impl Engine {
         longest: usize,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let (plan, logits) = &self.plans[&size];
+        let Kept { plan, logits, .. } = &self.plans[&size];
         plan.run(longest, is_cancelled, self.profile.as_mut())?;
         if let Some(logits) = logits {
             let start = self.logits.len();
@@ -362,16 +386,21 @@ impl Engine {
 
     /// Makes the plan of a size if there is none.
     fn prepare(&mut self, size: Size) -> Result<()> {
-        if self.plans.contains_key(&size) {
+        self.runs += 1;
+        if let Some(kept) = self.plans.get_mut(&size) {
+            kept.used = self.runs;
             return Ok(());
         }
-        if self.plans.len() >= MOST_PLANS {
-            self.plans.retain(|size, _| size.tokens == 1);
+        if self.plans.len() >= MOST_PLANS
+            && let Some((&oldest, _)) = self.plans.iter().min_by_key(|(_, kept)| kept.used)
+        {
+            self.plans.remove(&oldest);
         }
         let (config, weights) = (self.model.config(), self.model.weights());
         let before = self.arena.bytes();
         let build = Builder::new(weights.device(), self.precision);
-        let made = plan(build, config, weights, &self.cache, &self.inputs, size, &mut self.arena)?;
+        let (plan, logits) =
+            plan(build, config, weights, &self.cache, &self.inputs, size, &mut self.arena)?;
         if self.arena.bytes() != before {
             // The others would keep the smaller arena alive.
             self.plans.clear();
@@ -386,7 +415,7 @@ impl Engine {
                 .join(", ");
             log::warn!("{} tensors of the model are not used: {names}", unused.len());
         }
-        self.plans.insert(size, made);
+        self.plans.insert(size, Kept { plan, logits, used: self.runs });
         Ok(())
     }
 
@@ -407,6 +436,6 @@ impl Engine {
     pub fn describe(&mut self, tokens: usize) -> Result<Vec<String>> {
         let size = Size { tokens: tokens.clamp(1, self.batch), outputs: 1, sequences: 1 };
         self.prepare(size)?;
-        Ok(self.plans[&size].0.describe().collect())
+        Ok(self.plans[&size].plan.describe().collect())
     }
 }

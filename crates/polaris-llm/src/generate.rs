@@ -8,6 +8,8 @@ use polaris_sample::{Grammar, Matcher, Options, Pieces, Sampler, StopDetector};
 use polaris_tokenizer::{Kind, Special};
 
 use crate::engine::{Engine, Wanted};
+use crate::speculate::{Speculation, Speculator};
+use crate::writer::Writer;
 use crate::{Error, Result};
 
 /// How text is generated.
@@ -25,6 +27,8 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Whether tokens that end an answer do not end it.
     pub ignore_end: bool,
+    /// Whether several tokens are proposed and verified at once. The text is the same without it.
+    pub speculation: Speculation,
 }
 
 /// Why text ended.
@@ -70,6 +74,10 @@ pub struct Generated {
     pub reused_tokens: usize,
     /// Messages of a chat that were dropped, since they did not fit the context any more.
     pub dropped_messages: usize,
+    /// Tokens that speculation proposed.
+    pub proposed_tokens: usize,
+    /// Those of them that the text went on with.
+    pub accepted_tokens: usize,
     /// The time until the prompt was computed.
     pub prompt_time: Duration,
     /// The time after that.
@@ -118,25 +126,48 @@ impl Engine {
         if prompt.tokens.is_empty() {
             return Err(Error::Argument { what: "the prompt has no tokens".to_owned() });
         }
-        let Prompt { sequence, tokens: prompt } = prompt;
-        if prompt.len() > self.context() {
-            return Err(Error::ContextFull { tokens: prompt.len(), context: self.context() });
+        if prompt.tokens.len() > self.context() {
+            let tokens = prompt.tokens.len();
+            return Err(Error::ContextFull { tokens, context: self.context() });
         }
         let model = self.model().clone();
         let tokenizer = model.require_tokenizer()?;
         let sampling = options.sampling.for_context(self.context());
-        let mut sampler = Sampler::new(&sampling, model.vocabulary())?;
-        let mut matcher = match &options.grammar {
-            Some(grammar) => Some(Matcher::new(grammar, self.pieces()?)?),
-            None => None,
+        let writer = Writer {
+            options,
+            tokenizer,
+            sampler: Sampler::new(&sampling, model.vocabulary())?,
+            matcher: match &options.grammar {
+                Some(grammar) => Some(Matcher::new(grammar, self.pieces()?)?),
+                None => None,
+            },
+            stops: StopDetector::new(&options.stop)?,
+            decoder: tokenizer.stream(Special::Plain),
+            most: options.max_tokens.unwrap_or(usize::MAX),
         };
-        let mut stops = StopDetector::new(&options.stop)?;
-        let mut decoder = tokenizer.stream(Special::Plain);
+        // Taken out, so that both engines can be borrowed at once.
+        let mut draft = self.draft.take();
+        let result = self.write_text(prompt, writer, draft.as_deref_mut(), on_text, is_cancelled);
+        self.draft = draft;
+        result
+    }
+
+    fn write_text(
+        &mut self,
+        prompt: Prompt<'_>,
+        mut writer: Writer<'_>,
+        draft: Option<&mut Self>,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Generated> {
+        let Prompt { sequence, tokens: prompt } = prompt;
         let start = Instant::now();
         let reused_tokens = self.reuse(sequence, prompt);
         for &token in prompt {
-            sampler.accept(token)?;
+            writer.sampler.accept(token)?;
         }
+        let speculation = writer.options.speculation;
+        let mut speculator = Speculator::new(speculation, self, draft, sequence, prompt)?;
         let mut result = Generated {
             text: String::new(),
             tokens: Vec::new(),
@@ -144,74 +175,91 @@ impl Engine {
             prompt_tokens: prompt.len(),
             reused_tokens,
             dropped_messages: 0,
+            proposed_tokens: 0,
+            accepted_tokens: 0,
             prompt_time: Duration::ZERO,
             time: Duration::ZERO,
         };
-        let most = options.max_tokens.unwrap_or(usize::MAX);
+        let context = self.context();
+        match speculator.begin(is_cancelled) {
+            // What is cancelled is noticed again below.
+            Ok(()) | Err(Error::Cancelled) => {}
+            Err(error) => return Err(error),
+        }
+        let mut is_prompt = true;
+        // What is computed next: tokens of the text, and then proposals of what may follow them.
         let mut next = prompt[reused_tokens..].to_vec();
-        loop {
-            let logits = match self.feed(sequence, &next, Wanted::Last, is_cancelled) {
+        let mut proposed = 0;
+        result.finish = loop {
+            let given = next.len() - proposed;
+            let before = self.tokens(sequence).len() + given;
+            let wanted = if proposed == 0 { Wanted::Last } else { Wanted::All };
+            let begin = Instant::now();
+            let logits = match self.feed(sequence, &next, wanted, is_cancelled) {
                 Ok(logits) => logits,
-                // Other sequences have taken the rest of the cache.
+                // Other sequences have taken the rest of the cache; a single token may still fit.
+                Err(Error::ContextFull { .. }) if proposed > 0 => {
+                    speculator.withdraw();
+                    next.truncate(given);
+                    proposed = 0;
+                    continue;
+                }
                 Err(Error::ContextFull { .. }) if !result.tokens.is_empty() => {
-                    result.finish = Finish::ContextFull;
-                    break;
+                    break Finish::ContextFull;
                 }
-                Err(Error::Cancelled) => {
-                    result.finish = Finish::Stopped;
-                    break;
-                }
+                Err(Error::Cancelled) => break Finish::Stopped,
                 Err(error) => return Err(error),
             };
-            if result.prompt_time.is_zero() {
+            let time = begin.elapsed();
+            if is_prompt {
                 result.prompt_time = start.elapsed();
             }
-            if result.tokens.len() >= most {
-                break;
+            if result.tokens.len() >= writer.most {
+                break Finish::Length;
             }
-            let token = match &mut matcher {
-                Some(matcher) => sampler.sample_masked(logits, matcher.allowed()?)?,
-                None => sampler.sample(logits)?,
-            };
-            sampler.accept(token)?;
-            // A grammar that has ended allows nothing more.
-            let ends = tokenizer.is_stop(token) && (!options.ignore_end || matcher.is_some());
-            if ends || options.stop_tokens.contains(&token) {
-                result.finish = Finish::End;
-                break;
+            let mut accepted = 0;
+            let mut ended = Ok(None);
+            for row in logits.chunks_exact(logits.len() / (1 + proposed)) {
+                ended = writer.write(row, &mut result, on_text);
+                if matches!(ended, Ok(None)) && before + accepted >= context {
+                    ended = Ok(Some(Finish::ContextFull));
+                }
+                let (Ok(None), Some(&token)) = (&ended, result.tokens.last()) else { break };
+                speculator.push(token);
+                // The next row is right if it was computed for this token.
+                if next.get(given + accepted) != Some(&token) {
+                    break;
+                }
+                accepted += 1;
             }
-            if let Some(matcher) = &mut matcher {
-                matcher.accept_token(token)?;
+            let cached = before + accepted;
+            if proposed > 0 {
+                self.truncate(sequence, cached);
             }
-            result.tokens.push(token);
-            let (text, stopped) = stops.push(&decoder.push(token));
-            result.text.push_str(text);
-            let flow = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(text) };
-            if stopped.is_some() {
-                result.finish = Finish::StopString;
-                break;
+            let ended = ended?;
+            if !is_prompt {
+                speculator.settle(accepted, ended.is_some(), time, &mut self.costs);
             }
-            if flow.is_break() {
-                result.finish = Finish::Stopped;
-                break;
+            is_prompt = false;
+            if let Some(finish) = ended {
+                break finish;
             }
-            if result.tokens.len() >= most {
-                break;
-            }
-            if self.tokens(sequence).len() >= self.context() {
-                result.finish = Finish::ContextFull;
-                break;
-            }
+            // The last proposal gives a token too, and all are in the cache.
+            let room = (writer.most - result.tokens.len() - 1).min(context - cached - 1);
             next.clear();
-            next.push(token);
-        }
-        if result.finish != Finish::StopString {
-            let rest = stops.push(&decoder.finish()).0.to_owned() + stops.finish();
-            if !rest.is_empty() {
-                result.text.push_str(&rest);
-                let _ = on_text(&rest);
+            next.extend(result.tokens.last());
+            match speculator.propose(room, &self.costs, is_cancelled) {
+                Ok(proposal) => next.extend(proposal),
+                Err(Error::Cancelled) => break Finish::Stopped,
+                Err(error) => return Err(error),
             }
+            proposed = next.len() - 1;
+        };
+        if result.finish != Finish::StopString {
+            writer.finish(&mut result, on_text);
         }
+        result.proposed_tokens = speculator.proposed;
+        result.accepted_tokens = speculator.accepted;
         result.time = start.elapsed() - result.prompt_time;
         Ok(result)
     }

@@ -27,7 +27,9 @@ mod profile;
 mod recurrence;
 mod sampling;
 mod source;
+mod speculate;
 mod weights;
+mod writer;
 
 pub use cache_type::CacheType;
 pub use chat::Chat;
@@ -42,6 +44,7 @@ pub use plan::Plan;
 pub use profile::StepTime;
 pub use recurrence::Recurrence;
 pub use source::Source;
+pub use speculate::{MOST_PROPOSED, ProposalLength, Speculation};
 pub use weights::SourceTensor;
 
 pub use polaris_chat::Message;

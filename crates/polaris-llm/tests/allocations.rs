@@ -17,8 +17,8 @@ use counting::measured;
 use polaris_core::random::SplitMix64;
 use polaris_gguf::{Gguf, TensorType};
 use polaris_llm::{
-    Chat, Engine, EngineOptions, GenerateOptions, LoadOptions, Model, Prompt, Result,
-    SampleOptions, Source, Wanted,
+    Chat, Engine, EngineOptions, GenerateOptions, LoadOptions, Model, Prompt, ProposalLength,
+    Result, SampleOptions, Source, Speculation, Wanted,
 };
 use polaris_runtime::DeviceRef;
 use tiny::{TEMPLATE, Tiny};
@@ -167,11 +167,17 @@ fn damaged_files_cost_no_memory(device: &DeviceRef) {
 }
 
 /// Generates so many tokens, over several contexts.
-fn generate(engine: &mut Engine, tokens: usize, on_text: &mut dyn FnMut(&str) -> ControlFlow<()>) {
+fn generate(
+    engine: &mut Engine,
+    tokens: usize,
+    speculation: Speculation,
+    on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) {
     let options = GenerateOptions {
         sampling: SampleOptions { seed: 1, ..SampleOptions::default() },
         max_tokens: Some(100),
         ignore_end: true,
+        speculation,
         ..GenerateOptions::default()
     };
     for _ in 0..tokens / 100 {
@@ -182,13 +188,13 @@ fn generate(engine: &mut Engine, tokens: usize, on_text: &mut dyn FnMut(&str) ->
 }
 
 /// As many bytes are allocated after 2,000 tokens as after 200.
-fn tokens_leave_nothing_behind(device: &DeviceRef) {
+fn tokens_leave_nothing_behind(device: &DeviceRef, speculation: Speculation) {
     let options = EngineOptions { context: 128, ..EngineOptions::default() };
     let mut engine = Engine::new(&Tiny::LLAMA.model(device), &options).unwrap();
     let mut go_on = |_: &str| ControlFlow::Continue(());
-    generate(&mut engine, 200, &mut go_on);
+    generate(&mut engine, 200, speculation, &mut go_on);
     let after_200 = counting::live();
-    generate(&mut engine, 1_800, &mut go_on);
+    generate(&mut engine, 1_800, speculation, &mut go_on);
     assert_eq!(counting::live(), after_200, "bytes after 2000 tokens and after 200");
 }
 
@@ -219,6 +225,7 @@ fn chats_leave_nothing_behind(device: &DeviceRef) {
 fn allocations_are_bounded() {
     let device = common::devices()[0].clone();
     damaged_files_cost_no_memory(&device);
-    tokens_leave_nothing_behind(&device);
+    tokens_leave_nothing_behind(&device, Speculation::Off);
+    tokens_leave_nothing_behind(&device, Speculation::Ngram(ProposalLength::Fixed(7)));
     chats_leave_nothing_behind(&device);
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use polaris::llm::{CacheType, EngineOptions, SampleOptions};
+use polaris::llm::{
+    CacheType, EngineOptions, MOST_PROPOSED, ProposalLength, SampleOptions, Speculation,
+};
 
 use super::ModeName;
 
@@ -190,6 +192,43 @@ pub struct Constraint {
     pub json_schema: Option<PathBuf>,
 }
 
+/// Whether tokens are proposed and verified several at a time.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Speculation")]
+pub struct SpeculationChoice {
+    /// Propose tokens and verify several at once, which is faster where text repeats and gives the same text
+    #[arg(long, value_name = "SOURCE", default_value = "off", conflicts_with = "draft")]
+    pub speculate: SpeculateName,
+
+    /// Propose what this smaller model of the same vocabulary holds most probable: a GGUF file or a folder of Hugging Face
+    #[arg(long, value_name = "MODEL")]
+    pub draft: Option<PathBuf>,
+
+    /// Propose at most this many tokens of the draft model at once; fewer, if measurements say that more do not pay off
+    #[arg(long, value_name = "N", default_value_t = 7, requires = "draft", value_parser = clap::value_parser!(u8).range(1..=MOST_PROPOSED as i64))]
+    pub draft_tokens: u8,
+}
+
+/// What proposes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SpeculateName {
+    /// Nothing
+    Off,
+    /// The text itself: what followed its last tokens where they occurred before
+    Ngram,
+}
+
+impl SpeculationChoice {
+    /// The options of the library; the engine needs the draft model.
+    pub fn options(&self) -> Speculation {
+        match (&self.draft, self.speculate) {
+            (Some(_), _) => Speculation::Draft(ProposalLength::UpTo(self.draft_tokens.into())),
+            (None, SpeculateName::Ngram) => Speculation::Ngram(ProposalLength::default()),
+            (None, SpeculateName::Off) => Speculation::Off,
+        }
+    }
+}
+
 /// Options of `chat`.
 #[derive(Debug, Args)]
 pub struct Chat {
@@ -217,6 +256,9 @@ pub struct Chat {
 
     #[command(flatten)]
     pub constraint: Constraint,
+
+    #[command(flatten)]
+    pub speculation: SpeculationChoice,
 }
 
 /// Options of `perplexity`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use polaris::nn::export::TensorType;
 
-use super::{Constraint, EngineChoice, SamplingChoice};
+use super::{Constraint, EngineChoice, SamplingChoice, SpeculationChoice};
 
 /// Options of `train`.
 #[derive(Debug, Args)]
@@ -135,4 +135,7 @@ pub struct Generate {
 
     #[command(flatten)]
     pub constraint: Constraint,
+
+    #[command(flatten)]
+    pub speculation: SpeculationChoice,
 }

@@ -129,6 +129,40 @@ fn text_is_generated_scored_and_cut_into_tokens() {
 }
 
 #[test]
+fn speculation_gives_the_same_text() {
+    let home = Home::new();
+    let path = model(&home).display().to_string();
+    let greedy = format!(
+        "generate {path} --device cpu -p abcabcabcabc -n 40 --temperature 0 --ignore-end --json"
+    );
+    let plain = home.run(&greedy).exits_with(0).json();
+    assert_eq!((&plain["proposed_tokens"], &plain["accepted_tokens"]), (&0.into(), &0.into()));
+    for option in ["--speculate ngram", &format!("--draft {path} --draft-tokens 4")] {
+        let found = home.run(&format!("{greedy} {option}")).exits_with(0).json();
+        assert_eq!(found["text"], plain["text"]);
+        // How many there are depends on the speed of the machine.
+        let count = |name: &str| found[name].as_u64().unwrap();
+        assert!(count("accepted_tokens") <= count("proposed_tokens"), "{found:#}");
+    }
+    let chat = format!("chat {path} --device cpu -c 128 -n 4 --temperature 0 --json");
+    let answer = with_input(&home, &format!("{chat} --speculate ngram"), "hello\n").exits_with(0);
+    let found: serde_json::Value = serde_json::from_str(answer.stdout.trim()).unwrap();
+    let plain = with_input(&home, &chat, "hello\n").exits_with(0);
+    let plain: serde_json::Value = serde_json::from_str(plain.stdout.trim()).unwrap();
+    assert_eq!((&found["text"], found["proposed_tokens"].is_u64()), (&plain["text"], true));
+    for wrong in [
+        "--speculate maybe",
+        "--draft-tokens 4",
+        &format!("--draft {path} --draft-tokens 16"),
+        &format!("--draft {path} --speculate ngram"),
+    ] {
+        home.run(&format!("{greedy} {wrong}")).exits_with(2);
+    }
+    let other = home.run(&format!("{greedy} --draft tiny"));
+    assert!(other.code != Some(0) && other.stderr.contains("another vocabulary"), "{other:#?}");
+}
+
+#[test]
 fn a_chat_answers_from_stdin() {
     let home = Home::new();
     let path = model(&home).display().to_string();

@@ -262,6 +262,14 @@ pub fn hybrid_with(architecture: &str, other: &[(&str, u32)]) -> Vec<u8> {
     let mut writer = Writer::new();
     let parts = layers(architecture);
     writer.set("general.architecture", architecture).unwrap();
+    let tokens: Vec<String> = crate::tiny::tokens().into_iter().take(WORDS).collect();
+    let names: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    writer.set("tokenizer.ggml.model", "gpt2").unwrap();
+    writer.set("tokenizer.ggml.pre", "gpt-2").unwrap();
+    writer.set("tokenizer.ggml.tokens", &names[..]).unwrap();
+    writer.set("tokenizer.ggml.token_type", &[1i32; WORDS][..]).unwrap();
+    writer.set("tokenizer.ggml.merges", &[][..] as &[&str]).unwrap();
+    writer.set("tokenizer.ggml.eos_token_id", 0u32).unwrap();
     let mut set = |key: &str, value: u32| {
         let value = other.iter().find(|(name, _)| *name == key).map_or(value, |(_, value)| *value);
         writer.set(&format!("{architecture}.{key}"), value).unwrap();

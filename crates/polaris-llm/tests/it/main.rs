@@ -14,4 +14,5 @@ mod latent;
 mod peers;
 mod recurrent;
 mod reference;
+mod speculation;
 mod tiny;

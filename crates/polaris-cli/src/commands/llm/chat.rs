@@ -7,7 +7,7 @@ use std::path::Path;
 use polaris::llm::{Chat as Conversation, Finish, GenerateOptions};
 use serde::Serialize;
 
-use super::{device, engine, grammar};
+use super::{device, engine, grammar, speculation};
 use crate::arguments::{Chat, Global};
 use crate::output::{Stream, say};
 use crate::{exit, interrupt, output};
@@ -34,6 +34,8 @@ struct Answer<'a> {
     reused_tokens: usize,
     dropped_messages: usize,
     prompt_seconds: f64,
+    proposed_tokens: usize,
+    accepted_tokens: usize,
 }
 
 /// What a line of the user means.
@@ -66,7 +68,8 @@ pub fn run(global: Global, options: &Chat) -> anyhow::Result<u8> {
     let json = global.json;
     let grammar = grammar(&options.constraint)?;
     let (_session, device) = device(global, options.engine.mode)?;
-    let engine = engine(&options.model, &device, &options.engine)?;
+    let mut engine = engine(&options.model, &device, &options.engine)?;
+    let speculation = speculation(&mut engine, &device, &options.engine, &options.speculation)?;
     let mut chat = Conversation::new(engine)?;
     chat.set_truncates(options.truncate);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -78,6 +81,7 @@ pub fn run(global: Global, options: &Chat) -> anyhow::Result<u8> {
         sampling: options.sampling.options(chat.engine().model().sampling()),
         max_tokens: options.tokens,
         grammar,
+        speculation,
         ..GenerateOptions::default()
     };
     let is_terminal = std::io::stdin().is_terminal();
@@ -145,6 +149,8 @@ fn answer(
             reused_tokens: generated.reused_tokens,
             dropped_messages: generated.dropped_messages,
             prompt_seconds: generated.prompt_time.as_secs_f64(),
+            proposed_tokens: generated.proposed_tokens,
+            accepted_tokens: generated.accepted_tokens,
         };
         output::print_json_line(&answer)?;
         return Ok(true);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use polaris::llm::{GenerateOptions, Prompt, Special};
 use serde::Serialize;
 
-use super::{device, engine, grammar};
+use super::{device, engine, grammar, speculation};
 use crate::arguments::{Generate, Global};
 use crate::output::{Stream, say};
 use crate::{exit, interrupt, output};
@@ -19,6 +19,8 @@ struct Generated<'a> {
     finish: &'static str,
     prompt_tokens: usize,
     prompt_seconds: f64,
+    proposed_tokens: usize,
+    accepted_tokens: usize,
     device: String,
 }
 
@@ -27,6 +29,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
     let grammar = grammar(&options.constraint)?;
     let (_session, device) = device(global, options.engine.mode)?;
     let mut engine = engine(&options.model, &device, &options.engine)?;
+    let speculation = speculation(&mut engine, &device, &options.engine, &options.speculation)?;
     let model = engine.model().clone();
     let tokenizer = model.require_tokenizer()?;
     let special = if options.special { Special::Parse } else { Special::Plain };
@@ -51,6 +54,7 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
         max_tokens: Some(most),
         stop: options.stop.clone(),
         grammar,
+        speculation,
         ignore_end: options.ignore_end,
         ..GenerateOptions::default()
     };
@@ -71,6 +75,8 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
             finish: generated.finish.name(),
             prompt_tokens: generated.prompt_tokens,
             prompt_seconds: generated.prompt_time.as_secs_f64(),
+            proposed_tokens: generated.proposed_tokens,
+            accepted_tokens: generated.accepted_tokens,
             device: device.id().to_string(),
         };
         output::print_json("polaris.generate/1", &result)?;
@@ -84,6 +90,13 @@ pub fn run(global: Global, options: &Generate) -> anyhow::Result<u8> {
             generated.rate(),
             generated.finish.name()
         );
+        if generated.proposed_tokens > 0 {
+            say!(
+                "{} of {} proposed tokens accepted",
+                generated.accepted_tokens,
+                generated.proposed_tokens
+            );
+        }
     }
     Ok(if interrupt::requested() { exit::INTERRUPTED } else { exit::OK })
 }

@@ -12,9 +12,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use polaris::DeviceRef;
-use polaris::llm::{Engine, Grammar, LoadOptions, Model, Source};
+use polaris::llm::{Engine, Grammar, LoadOptions, Model, Source, Speculation};
 
-use crate::arguments::{Constraint, EngineChoice, Global, ModeName};
+use crate::arguments::{Constraint, EngineChoice, Global, ModeName, SpeculationChoice};
 use crate::exit::Usage;
 use crate::session::Session;
 use crate::{interrupt, output};
@@ -104,6 +104,20 @@ pub fn load(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::R
 pub fn engine(path: &Path, device: &DeviceRef, choice: &EngineChoice) -> anyhow::Result<Engine> {
     let model = load(path, device, choice)?;
     Ok(Engine::new(&model, &choice.options())?)
+}
+
+/// Gives an engine the draft model that the user asks for, and says how to speculate.
+pub fn speculation(
+    engine: &mut Engine,
+    device: &DeviceRef,
+    choice: &EngineChoice,
+    speculation: &SpeculationChoice,
+) -> anyhow::Result<Speculation> {
+    if let Some(path) = &speculation.draft {
+        let draft = self::engine(path, device, choice)?;
+        engine.set_draft(draft).with_context(|| format!("cannot draft with {}", path.display()))?;
+    }
+    Ok(speculation.options())
 }
 
 /// The grammar that the user asks for.
