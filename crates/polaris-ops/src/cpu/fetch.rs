@@ -13,3 +13,17 @@ pub(crate) fn fetch_once(from: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = from;
 }
+
+/// Asks for what lies there, if anything does, to be brought into the second cache: it is needed after more than the first
+/// one holds.
+#[inline(always)]
+pub(crate) fn fetch_next(from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: see above.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(from.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}

@@ -10,7 +10,7 @@ use super::has_vnni;
 use super::vectors::{ROWS, Vectors};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
-use super::{WeightRows, chunk_start, filled_up};
+use super::{LINE, WeightRows, chunk_start, filled_up};
 use crate::cpu::fetch::fetch_once;
 
 /// The most tokens. Each of them is read again for every row, which takes longer for more than to unpack panels.
@@ -18,9 +18,6 @@ pub(crate) const TOKENS: usize = 4;
 
 /// How far ahead weights are fetched. Processors look ahead within a page, and unpacking leaves them too little time.
 const AHEAD: usize = 4096;
-/// Bytes that are fetched together.
-const LINE: usize = 64;
-
 /// The dot products of rows of a weight with tokens, which are tiles of one each; those of a token are `stride` apart from
 /// those of the next.
 pub(crate) type Dots =

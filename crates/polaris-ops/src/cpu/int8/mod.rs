@@ -20,6 +20,9 @@ mod x86;
 
 use polaris_blocks::CHUNK;
 
+/// Bytes that are fetched together.
+const LINE: usize = 64;
+
 /// Rows of a weight: where the first begins, bytes from one to the next, and how many there are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WeightRows {

@@ -11,7 +11,8 @@ pub(crate) use super::vectors::ROWS;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
-use super::{WeightRows, chunk_start, filled_up};
+use super::{LINE, WeightRows, chunk_start, filled_up};
+use crate::cpu::fetch::fetch_next;
 
 /// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements; or of groups of 32,
 /// where scales are, those of the eight groups of a chunk and then their minima.
@@ -81,6 +82,10 @@ unsafe fn pack<B: Blocks, V: Vectors>(simd: V, rows: WeightRows, k: usize, panel
             let place = chunk_start(chunk, k) / B::ELEMENTS * B::BYTES;
             for (row, to) in unpacked.iter_mut().take(rows.count).enumerate() {
                 let start = rows.start.add(row * rows.stride + place);
+                // Sixteen places at a time are more than the processor looks ahead at by itself.
+                for line in (0..chunk_bytes).step_by(LINE) {
+                    fetch_next(start.wrapping_add(ROWS * rows.stride + line));
+                }
                 if B::ELEMENTS == CHUNK || k >= CHUNK {
                     unpack::<B, V>(simd, std::slice::from_raw_parts(start, chunk_bytes), to);
                 } else {

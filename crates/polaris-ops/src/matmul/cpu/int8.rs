@@ -21,6 +21,8 @@ const TASK: usize = 1 << 16;
 const ROUND_TASK: usize = 1 << 14;
 /// Tasks for each thread, so that one that was held up is not waited for long.
 const TASKS_PER_THREAD: usize = 4;
+/// The most panels that a worker takes at once.
+const MOST_PANELS: usize = 8;
 /// The most rows of a tile of any kernel.
 const MOST_TOKENS: usize = 16;
 
@@ -111,28 +113,32 @@ impl Int8<'_> {
         let multiply = kernels.multiply[tiles.tokens / 2 - 1];
         let stride = self.row_bytes::<B>();
         let next = AtomicUsize::new(0);
-        pool.run(pool.threads().min(n.div_ceil(ROWS)), |worker| {
+        // While a panel is unpacked, the next is fetched: so a worker takes some that follow one another.
+        let run = (n.div_ceil(ROWS) / (pool.threads() * TASKS_PER_THREAD)).clamp(1, MOST_PANELS);
+        pool.run(pool.threads().min(n.div_ceil(ROWS * run)), |worker| {
             let panel = Panel::new(panels.get().wrapping_add(worker * Panel::bytes(k)), k);
             loop {
-                let column = ROWS * next.fetch_add(1, Ordering::Relaxed);
-                if column >= n {
+                let first = ROWS * run * next.fetch_add(1, Ordering::Relaxed);
+                if first >= n {
                     return;
                 }
-                let start = self.blocks.get().wrapping_add(column * stride).cast_const();
-                let count = ROWS.min(n - column);
-                // SAFETY: the rows lie inside B, which is registered as read, and the panel is this worker's.
-                unsafe { (kernels.pack)(WeightRows { start, stride, count }, k, panel) };
-                for number in 0..tiles.count {
-                    let mut sums = [0.0; TILE_STRIDE * MOST_TOKENS];
-                    let row = number * tiles.tokens;
-                    let place =
-                        Place { row, rows: tiles.tokens.min(m - row), column, columns: count };
-                    let tile = tiles.tile(memory.get(), number);
-                    // SAFETY: the panel and the tile are written and equally long; the operands are registered, and
-                    // each column is computed by one worker.
-                    unsafe {
-                        multiply(panel, tile, sums.as_mut_ptr(), TILE_STRIDE);
-                        store(level, self.product, &sums, place);
+                for column in (first..n.min(first + ROWS * run)).step_by(ROWS) {
+                    let start = self.blocks.get().wrapping_add(column * stride).cast_const();
+                    let count = ROWS.min(n - column);
+                    // SAFETY: the rows lie inside B, which is registered as read, and the panel is this worker's.
+                    unsafe { (kernels.pack)(WeightRows { start, stride, count }, k, panel) };
+                    for number in 0..tiles.count {
+                        let mut sums = [0.0; TILE_STRIDE * MOST_TOKENS];
+                        let row = number * tiles.tokens;
+                        let rows = tiles.tokens.min(m - row);
+                        let tile = tiles.tile(memory.get(), number);
+                        // SAFETY: the panel and the tile are written and equally long; the operands are registered,
+                        // and each column is computed by one worker.
+                        unsafe {
+                            multiply(panel, tile, sums.as_mut_ptr(), TILE_STRIDE);
+                            let place = Place { row, rows, column, columns: count };
+                            store(level, self.product, &sums, place);
+                        }
                     }
                 }
             }
