@@ -221,13 +221,14 @@ pub fn run<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Result<()
             }
             match op.run_opencl(device, kernel, inputs, output) {
                 Err(crate::Error::Runtime(error @ RuntimeError::BuildFailed { .. })) => {
-                    say_once(device, &name(), &format!("does not build ({})", first_line(&error)));
-                    device.quarantine(&name());
+                    give_up(device, &name(), &error);
                 }
                 result => return result,
             }
         }
-        return run_on_host(op, device, inputs, output);
+        let run_cpu =
+            |cpu: &CpuDevice, inputs: &[&Array], output: &Array| op.run_cpu(cpu, inputs, output);
+        return run_on_host(op.name(), &run_cpu, device, inputs, output);
     }
     Err(RuntimeError::NotHostMemory { device: output.device().id() }.into())
 }
@@ -287,9 +288,20 @@ fn check_arrays<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Resu
     if !op.writes(output.format()) {
         check_dense(op.name(), output.format())?;
     }
+    check_inputs(op.name(), &|place, format| op.accepts(place, format), inputs, output)
+}
+
+// What follows is compiled once, and not for each of 85 operations.
+
+fn check_inputs(
+    op: &'static str,
+    accepts: &dyn Fn(usize, Format) -> bool,
+    inputs: &[&Array],
+    output: &Array,
+) -> Result<()> {
     for (place, input) in inputs.iter().enumerate() {
-        if !input.is_dense() && !op.accepts(place, input.format()) {
-            return Err(crate::Error::UnsupportedFormat { op: op.name(), format: input.format() });
+        if !input.is_dense() && !accepts(place, input.format()) {
+            return Err(crate::Error::UnsupportedFormat { op, format: input.format() });
         }
     }
     let there = output.device();
@@ -299,21 +311,31 @@ fn check_arrays<O: Operation>(op: &O, inputs: &[&Array], output: &Array) -> Resu
         !Arc::ptr_eq(device, there) && (device.id() != there.id() || device.as_cpu().is_none())
     };
     match inputs.iter().find(elsewhere) {
-        Some(other) => {
-            Err(RuntimeError::mismatch(op.name(), other.device().id(), there.id()).into())
-        }
+        Some(other) => Err(RuntimeError::mismatch(op, other.device().id(), there.id()).into()),
         None => Ok(()),
     }
 }
 
+/// Says that a kernel does not build, and does not try it again.
+#[cold]
+fn give_up(device: &OpenClDevice, kernel: &str, error: &RuntimeError) {
+    say_once(device, kernel, &format!("does not build ({})", first_line(error)));
+    device.quarantine(kernel);
+}
+
+/// [`Operation::run_cpu`] of any operation.
+type RunCpu<'a> = dyn Fn(&CpuDevice, &[&Array], &Array) -> Result<()> + 'a;
+
 /// No kernel can be used: the arrays travel to the host, and the result back.
-fn run_on_host<O: Operation>(
-    op: &O,
+#[cold]
+fn run_on_host(
+    op: &'static str,
+    run_cpu: &RunCpu<'_>,
     device: &OpenClDevice,
     inputs: &[&Array],
     output: &Array,
 ) -> Result<()> {
-    say_once(device, op.name(), "has no usable kernel for this and runs on the CPU");
+    say_once(device, op, "has no usable kernel for this and runs on the CPU");
     let host = device.host();
     let cpu = host.as_cpu().expect("the host of an OpenCL device should be the CPU");
     let to_host = |buffer: &Buffer| -> Result<Buffer> {
@@ -335,7 +357,7 @@ fn run_on_host<O: Operation>(
         })
         .collect::<Result<Vec<Array>>>()?;
     let host_inputs: Vec<&Array> = host_inputs.iter().collect();
-    op.run_cpu(cpu, &host_inputs, &host_output)?;
+    run_cpu(cpu, &host_inputs, &host_output)?;
     Ok(host_output.buffer().copy_to(output.buffer())?)
 }
 

@@ -88,7 +88,9 @@ fn a_filled_cache_builds_nothing_and_damaged_programs_are_built_anew() {
     }
     let first = quick_check(&home);
     assert!(programs(&first).0 > 0, "{first:#}");
-    fill_cache(&home);
+    if !is_whole(&first) {
+        fill_cache(&home);
+    }
     fs::remove_dir_all(home.data()).unwrap();
     let (built, from_disk) = programs(&quick_check(&home));
     assert!(built == 0 && from_disk > 0, "{built} built, {from_disk} from disk");

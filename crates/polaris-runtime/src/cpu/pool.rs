@@ -136,15 +136,20 @@ impl ThreadPool {
     /// # Panics
     /// If a task panics, with that task's panic, once no task runs any more.
     pub fn run(&self, tasks: usize, task: impl Fn(usize) + Sync) {
-        let alone = || (0..tasks).for_each(&task);
         if tasks <= 1 || self.helpers.is_empty() {
-            return alone();
+            return (0..tasks).for_each(&task);
         }
+        self.share(tasks, &task);
+    }
+
+    /// Several tasks on all threads. Hundreds of callers share this code: compiled for each, it was 250 KiB of the
+    /// binary, and a task is long beside a call through a pointer.
+    fn share(&self, tasks: usize, task: &(dyn Fn(usize) + Sync + '_)) {
         let Ok(_only_caller) = self.callers.try_lock() else {
-            return alone();
+            return (0..tasks).for_each(task);
         };
         let shared = &*self.shared;
-        let pointer: *const (dyn Fn(usize) + Sync + '_) = &task;
+        let pointer: *const (dyn Fn(usize) + Sync + '_) = task;
         // SAFETY: this only erases the lifetime. Helpers use the pointer only while counted
         // inside the job, and this call does not return or unwind before the count is zero.
         let pointer: *const Task = unsafe { std::mem::transmute(pointer) };
@@ -159,7 +164,7 @@ impl ThreadPool {
         if shared.sleeping.load(Ordering::SeqCst) > 0 {
             self.helpers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| shared.work(&task)));
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.work(task)));
         shared.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
         while shared.state.load(Ordering::Acquire) & INSIDE != 0 {

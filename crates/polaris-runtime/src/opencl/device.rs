@@ -169,6 +169,19 @@ impl OpenClDevice {
         entry: &str,
         source: impl FnOnce() -> ProgramSource,
     ) -> Result<Arc<Kernel>> {
+        let mut source = Some(source);
+        self.kernel_of(key, entry, &mut || {
+            source.take().expect("the source should be asked for once")()
+        })
+    }
+
+    /// [`Self::kernel`], compiled once for all callers.
+    fn kernel_of(
+        &self,
+        key: KernelKey,
+        entry: &str,
+        source: &mut dyn FnMut() -> ProgramSource,
+    ) -> Result<Arc<Kernel>> {
         let known =
             self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(&key).map(Arc::clone);
         let taken = |kernel: &Kernel, by: &str| crate::Error::BadLaunch {
@@ -255,8 +268,12 @@ impl OpenClDevice {
 
     /// Whether a kernel must not be chosen. The name is only made if any kernel is quarantined.
     pub fn is_quarantined(&self, kernel: impl FnOnce() -> String) -> bool {
-        self.has_quarantine.load(Ordering::Acquire)
-            && self.quarantine.read().unwrap_or_else(PoisonError::into_inner).contains(&kernel())
+        self.has_quarantine.load(Ordering::Acquire) && self.is_listed(&kernel())
+    }
+
+    /// Whether a name is among those of the quarantined kernels.
+    fn is_listed(&self, kernel: &str) -> bool {
+        self.quarantine.read().unwrap_or_else(PoisonError::into_inner).contains(kernel)
     }
 
     /// The raw handles and a program, for measuring what OpenCL itself costs.
