@@ -119,7 +119,8 @@ impl CacheWrite {
             return mistake(format!("rows of {layout} do not begin at blocks of {name}"));
         }
         let is_whole = |array: &Array| array.layout().is_contiguous();
-        if !is_same_place(cache, output) && !(is_whole(cache) && is_whole(output)) {
+        let is_copied = !is_same_place(cache, output);
+        if is_copied && ![cache, output].into_iter().all(is_whole) {
             return mistake(format!(
                 "a cache in {name} that is not written in place must be contiguous; its layouts are {} and {layout}",
                 cache.layout()
