@@ -284,9 +284,9 @@ unsafe impl Vectors for Avx2 {
                 _mm256_mul_ps(levels.scales[1], _mm256_loadu_ps(part.scales.add(8))),
             ];
             if WIDTH == 16 {
-                for half in 0..2 {
+                for (half, (sum, &minima)) in sum.iter_mut().zip(&levels.minima).enumerate() {
                     let sums = _mm256_loadu_ps(part.sums.add(8 * half));
-                    sum[half] = _mm256_fnmadd_ps(levels.minima[half], sums, sum[half]);
+                    *sum = _mm256_fnmadd_ps(minima, sums, *sum);
                 }
             } else {
                 sum[1] = _mm256_sub_ps(sum[1], scales[1]);
