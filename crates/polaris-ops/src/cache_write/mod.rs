@@ -112,6 +112,10 @@ impl CacheWrite {
                 "rows of {depth} elements are not whole blocks of {name}, which have {each}; use f16 or f32 for them"
             ));
         }
+        if output.elements() == 0 {
+            // Strides of nothing lead nowhere.
+            return Ok(());
+        }
         let layout = output.layout();
         let at_blocks = |place: &usize| place.is_multiple_of(each);
         let begins = layout.strides()[..3].iter().chain([&layout.offset()]).all(at_blocks);
