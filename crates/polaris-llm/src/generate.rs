@@ -27,7 +27,7 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Whether tokens that end an answer do not end it.
     pub ignore_end: bool,
-    /// Whether several tokens are proposed and verified at once. The text is the same without it.
+    /// Whether several tokens are proposed and verified at once. The distribution of the text is the same without it.
     pub speculation: Speculation,
 }
 

@@ -182,7 +182,7 @@ pub struct Constraint {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Speculation")]
 pub struct SpeculationChoice {
-    /// Propose tokens and verify several at once, which is faster where text repeats and gives the same text
+    /// Propose tokens and verify several at once: faster where text repeats, with the same distribution of texts
     #[arg(long, value_name = "SOURCE", default_value = "off", conflicts_with = "draft")]
     pub speculate: SpeculateName,
 

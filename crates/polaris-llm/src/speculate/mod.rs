@@ -8,7 +8,8 @@
 //! Each output token is drawn by the same sampler, with the same state and random numbers, from the logits of the same
 //! tokens as without speculation. So the output is the same for every seed, and its distribution exactly that of
 //! ordinary sampling, whatever is proposed: penalties, DRY, mirostat, grammars and stop strings included. What remains
-//! are the rounding differences between kernels for one token and kernels for several.
+//! are the rounding differences between kernels for one token and kernels for several. With activations in int8 they are
+//! as large as a step of int8, so that a text may part from the one without speculation where two tokens are near.
 
 mod draft;
 mod ngram;
@@ -27,7 +28,7 @@ use pace::{Pace, Step};
 /// kernels of OpenCL devices unpack weights in registers.
 pub const MOST_PROPOSED: usize = 15;
 
-/// Where proposals come from. The output does not depend on it, only the speed does.
+/// Where proposals come from. The distribution of the output does not depend on it, only the speed does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Speculation {
     /// Nothing is proposed.
