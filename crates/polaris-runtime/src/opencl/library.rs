@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_ids};
@@ -73,6 +73,9 @@ pub(crate) fn discover(
         return (Vec::new(), report);
     }
     enable_rusticl();
+    // PoCL answers one thread before it has initialised its devices for another, and ends the process.
+    static DISCOVERY: Mutex<()> = Mutex::new(());
+    let _alone = DISCOVERY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(why) = damaged_loader() {
         let why = printable(&why);
         report.problems.push(format!(
