@@ -8,7 +8,7 @@ use super::cpu_loops::Rows;
 use super::cpu_tokens::Integers;
 use crate::cpu::blocks::Row;
 use crate::cpu::map::SendPointer;
-use crate::format::{Elements, Stored, read_blocks, with_block_type};
+use crate::format::{BlockRows, Elements, Stored, read_block_rows, read_blocks, with_block_type};
 use crate::matmul::{Strip, Tiles};
 
 /// Rows of blocks shorter than this are gathered: products of so few would be slow.
@@ -73,6 +73,11 @@ impl Cache {
                 unsafe { tiles.pack(dtype, &strip, self.length, to) }
             }
             Stored::Block(block) => with_block_type!(block, B => {
+                let rows = BlockRows { first, stride: of_position, rows: count, length: self.length };
+                if step == 1 && rows.are_whole::<B>() {
+                    // SAFETY: by the caller's word.
+                    return unsafe { read_block_rows::<B>(tiles.level, self.start.get(), rows, to) };
+                }
                 for row in 0..count {
                     let (from, to) = (first + row * of_position, to.wrapping_add(row * self.length));
                     let elements = Elements { first: from, stride: step, count: self.length };

@@ -7,7 +7,7 @@ mod block;
 
 use polaris_core::DType;
 
-pub(crate) use block::{Elements, MULTIPLY, Stored, read_blocks};
+pub(crate) use block::{BlockRows, Elements, MULTIPLY, Stored, read_block_rows, read_blocks};
 pub use polaris_blocks::Block;
 pub(crate) use polaris_blocks::{Blocks, with_block_type};
 
