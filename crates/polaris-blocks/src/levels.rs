@@ -1,4 +1,4 @@
-//! Blocks before their elements are multiplied: small integers, with a scale and a minimum for each sixteen.
+//! Blocks before their elements are multiplied: small integers, with a scale and a minimum for each 16 or 32.
 
 use crate::Simd;
 use crate::bits::part;

@@ -1,6 +1,6 @@
 //! Products of weights in blocks with rows that are rounded to bytes.
 //!
-//! Weights are unpacked into small unsigned integers with a scale and a minimum for each sixteen (`Levels`); rows of the
+//! Weights are unpacked into small unsigned integers with a scale and a minimum for each 16 or 32 (`Levels`); rows of the
 //! other factor into signed bytes with a scale for each 32 (`activations.rs`). Products of both are summed in integers
 //! within a group, and scaled groups in `f32`. The instruction that multiplies four unsigned bytes with four signed ones
 //! does 64 products at once, four times as many as `f32` has lanes.
