@@ -46,6 +46,7 @@ pub const FAMILIES: &[Family] = &[
     crate::causal_conv::FAMILY,
     crate::linear_attention::FAMILY,
     crate::expert_matmul::FAMILY,
+    crate::linears::FAMILY,
     crate::route::FAMILY,
     crate::rope::FAMILY,
     crate::quantize::FAMILY,

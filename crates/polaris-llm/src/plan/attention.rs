@@ -47,8 +47,12 @@ impl Decoder<'_> {
                 })?;
             }
         }
+        let rotated = if wants_result { self.rotate_together(scope, q, k)? } else { None };
         if layer.shares.is_none() {
-            let k = self.prepare(scope, k, layer.key_heads, "attn_k_norm")?;
+            let k = match rotated {
+                Some([_, k]) => k,
+                None => self.prepare(scope, k, layer.key_heads, "attn_k_norm")?,
+            };
             let mut v = self.build.split_last(v, layer.value_size)?;
             if matches!(self.config.architecture.quirk, Quirk::Gemma4 | Quirk::Gemma3n) {
                 v = self.plain_norm("value_norm", NormKind::Rms, v)?;
@@ -59,7 +63,10 @@ impl Decoder<'_> {
         if !wants_result {
             return Ok(None);
         }
-        let q = self.prepare(scope, q, layer.heads, "attn_q_norm")?;
+        let q = match rotated {
+            Some([q, _]) => q,
+            None => self.prepare(scope, q, layer.heads, "attn_q_norm")?,
+        };
         let mut output = self.attend(scope, q, keys, values, layer.value_size)?;
         if let Some(gate) = own_gate {
             output = self
@@ -157,17 +164,19 @@ impl Decoder<'_> {
                     expected: format!("[{expected}, ..]"),
                 });
             }
-            let [q, k, _] = sizes;
-            let all = [
-                self.build.slice(fused, 1, 0..q)?,
-                self.build.slice(fused, 1, q..q + k)?,
-                self.build.slice(fused, 1, q + k..expected)?,
-            ];
-            return Ok((all, None));
+            return Ok((self.cut(fused, sizes)?, None));
+        }
+        let names = ["attn_q", "attn_k", "attn_v"];
+        if layer.shares.is_none() {
+            let names = names.map(|name| scope.name(name));
+            if let Some((joined, rows)) = self.linears("attn_qkv", x, &names, None)?
+                && rows == sizes
+            {
+                return Ok((self.cut(joined, sizes)?, None));
+            }
         }
         let mut all = [x; 3];
         let mut gate = None;
-        let names = ["attn_q", "attn_k", "attn_v"];
         let count = if layer.shares.is_some() { 1 } else { 3 };
         for at in 0..count {
             let (name, size) = (names[at], sizes[at]);
@@ -192,6 +201,15 @@ impl Decoder<'_> {
             }
         }
         Ok((all, gate))
+    }
+
+    /// Queries, keys and values that lie side by side.
+    fn cut(&mut self, joined: Value, [q, k, v]: [usize; 3]) -> Result<[Value; 3]> {
+        Ok([
+            self.build.slice(joined, 1, 0..q)?,
+            self.build.slice(joined, 1, q..q + k)?,
+            self.build.slice(joined, 1, q + k..q + k + v)?,
+        ])
     }
 
     /// Queries or keys head by head: `[tokens, heads, size]`.
@@ -254,6 +272,36 @@ impl Decoder<'_> {
             }
         };
         self.rotate_and_norm(scope, x)
+    }
+
+    /// Queries and keys, rotated in one launch if they lie side by side and rotation is all that becomes of them.
+    fn rotate_together(
+        &mut self,
+        scope: &LayerScope<'_>,
+        q: Value,
+        k: Value,
+    ) -> Result<Option<[Value; 2]>> {
+        let layer = scope.layer;
+        let has_norm = ["attn_q_norm.weight", "attn_k_norm.weight"]
+            .iter()
+            .any(|name| self.weights.has(&scope.name(name)));
+        let architecture = self.config.architecture;
+        if has_norm
+            || layer.shares.is_some()
+            || layer.rotary.is_none()
+            || architecture.head_norm == HeadNorm::RmsAfterRotation
+            || matches!(architecture.quirk, Quirk::Llama4 | Quirk::Talkie)
+        {
+            return Ok(None);
+        }
+        let Some(both) = self.build.side_by_side(q, k)? else { return Ok(None) };
+        let both = self.build.split_last(both, layer.key_size)?;
+        let both = self.rotate(scope, both)?;
+        let heads = layer.heads;
+        Ok(Some([
+            self.build.slice(both, 1, 0..heads)?,
+            self.build.slice(both, 1, heads..heads + layer.key_heads)?,
+        ]))
     }
 
     /// Rotation, and what may follow it.

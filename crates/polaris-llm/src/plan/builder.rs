@@ -5,8 +5,8 @@ use std::fmt;
 use polaris_core::{DType, Layout, Shape};
 use polaris_ops::elementwise::Elementwise;
 use polaris_ops::fused::{Builder as Expression, Value as Term};
-use polaris_ops::matmul::Precision;
-use polaris_ops::{AnyOperation, Array, Binary, MatMul, Unary};
+use polaris_ops::matmul::{Activation, Precision};
+use polaris_ops::{AnyOperation, Array, Binary, Linears, MatMul, Norm, NormKind, Unary, linears};
 use polaris_runtime::{Buffer, DeviceExt, DeviceRef};
 
 use super::{Operation, Plan, Step};
@@ -97,20 +97,20 @@ impl Builder {
         self.scope = scope.into();
     }
 
-    fn add(&mut self, origin: Origin, layout: Layout) -> Value {
+    fn push(&mut self, origin: Origin, layout: Layout) -> Value {
         self.values.push(Entry { origin, layout });
         Value(self.values.len() - 1)
     }
 
     /// An array that is there.
     pub fn given(&mut self, array: &Array) -> Value {
-        self.add(Origin::Given(array.clone()), *array.layout())
+        self.push(Origin::Given(array.clone()), *array.layout())
     }
 
     /// A dense array of the arena.
     pub fn make(&mut self, dtype: DType, dims: &[usize]) -> Result<Value> {
         let layout = Layout::contiguous(Shape::new(dims)?);
-        Ok(self.add(Origin::Made(dtype), layout))
+        Ok(self.push(Origin::Made(dtype), layout))
     }
 
     /// The shape of a value.
@@ -119,7 +119,7 @@ impl Builder {
     }
 
     fn view(&mut self, of: Value, layout: Layout) -> Value {
-        self.add(Origin::View(of), layout)
+        self.push(Origin::View(of), layout)
     }
 
     /// The same elements in another shape; the value must be dense.
@@ -144,6 +144,26 @@ impl Builder {
     ) -> Result<Value> {
         let layout = self.values[value.0].layout.slice(axis, range, 1)?;
         Ok(self.view(value, layout))
+    }
+
+    /// Two matrices that lie side by side, as one.
+    pub fn side_by_side(&mut self, a: Value, b: Value) -> Result<Option<Value>> {
+        let [first, second] = [a, b].map(|value| self.values[value.0].layout);
+        let (&[rows, columns], &[other_rows, others]) = (self.dims(a), self.dims(b)) else {
+            return Ok(None);
+        };
+        if self.root(a) != self.root(b)
+            || rows != other_rows
+            || first.strides() != second.strides()
+            || first.strides()[1] != 1
+            || first.offset() + columns != second.offset()
+        {
+            return Ok(None);
+        }
+        let shape = Shape::new(&[rows, columns + others])?;
+        let layout = Layout::new(shape, first.strides(), first.offset())?;
+        let root = self.root(a);
+        Ok(Some(self.view(root, layout)))
     }
 
     /// What lies at an index of an axis, without that axis.
@@ -222,6 +242,80 @@ impl Builder {
         Ok(output)
     }
 
+    /// Linear layers of `x` in one launch, side by side or gated, if the device has that: `x` times the transposed
+    /// weights, `[rows, columns]` each, plus biases, of which there are none or one for each. An RMS norm that `x` is the
+    /// result of becomes a part of them.
+    pub fn linears(
+        &mut self,
+        label: &str,
+        x: Value,
+        weights: &[Array],
+        biases: &[Array],
+        gate: Option<Activation>,
+    ) -> Result<Option<Value>> {
+        let &[tokens, _] = self.dims(x) else { return Ok(None) };
+        let all: Vec<&Array> = weights.iter().collect();
+        if !linears::is_one_launch(&self.device, tokens, &all, gate.is_some()) {
+            return Ok(None);
+        }
+        let norm = self.norm_before(x);
+        let rows = weights.iter().map(|weight| weight.shape()[0]);
+        let columns = if gate.is_some() { weights[0].shape()[0] } else { rows.sum() };
+        let output = self.make(DType::F32, &[tokens, columns])?;
+        let mut inputs = match norm {
+            Some((x, weight, _)) => vec![x, weight],
+            None => vec![x],
+        };
+        inputs.extend(weights.iter().chain(biases).map(|array| self.given(array)));
+        let operation = Linears {
+            norm: norm.map(|(.., epsilon)| epsilon),
+            weights: weights.len(),
+            bias: !biases.is_empty(),
+            gate,
+            precision: self.precision,
+        };
+        self.emit(label, operation, &inputs, output);
+        Ok(Some(output))
+    }
+
+    /// The input, the weight and the epsilon of the RMS norm that a value is the result of.
+    fn norm_before(&self, value: Value) -> Option<(Value, Value, f64)> {
+        let step = self.steps.iter().rfind(|step| step.output == value)?;
+        let norm = step.operation.fixed::<Norm>()?;
+        let &[x, weight] = &step.inputs[..] else { return None };
+        let is_rms = norm.kind == NormKind::Rms && norm.has_weight;
+        is_rms.then_some((x, weight, norm.epsilon))
+    }
+
+    /// Whether a value is the result of a norm that may become a part of what reads it.
+    pub fn is_normed(&self, value: Value) -> bool {
+        self.norm_before(value).is_some()
+    }
+
+    /// `x` plus a value. If that is a product that nothing else reads, the product adds `x` itself.
+    pub fn add(&mut self, label: &str, x: Value, part: Value) -> Result<Value> {
+        let is_read = |step: &Draft| step.inputs.iter().any(|&input| self.root(input) == part);
+        let producer = self.steps.iter().rposition(|step| step.output == part);
+        let product = producer.and_then(|at| self.steps[at].operation.fixed::<MatMul>().copied());
+        let (Some(at), Some(mut product)) = (producer, product) else {
+            return self.binary(label, Binary::Add, x, part);
+        };
+        if product.epilogue.residual
+            || self.dims(x) != self.dims(part)
+            || self.steps.iter().any(is_read)
+        {
+            return self.binary(label, Binary::Add, x, part);
+        }
+        product.epilogue.residual = true;
+        let Draft { label, mut inputs, .. } = self.steps.remove(at);
+        inputs.push(x);
+        let dims = self.dims(x).to_vec();
+        let output = self.make(DType::F32, &dims)?;
+        let operation = Operation::Fixed(Box::new(product));
+        self.steps.push(Draft { label, operation, inputs, output });
+        Ok(output)
+    }
+
     /// A function of two values, of which the second broadcasts to the first, into a new value.
     pub fn binary(&mut self, label: &str, function: Binary, a: Value, b: Value) -> Result<Value> {
         let dims = self.dims(a).to_vec();
@@ -271,7 +365,12 @@ impl Builder {
     }
 
     /// Gives memory to all values. `result` is kept until the end.
-    pub fn finish(self, result: Option<Value>, arena: &mut Arena) -> Result<(Plan, Option<Array>)> {
+    pub fn finish(
+        mut self,
+        result: Option<Value>,
+        arena: &mut Arena,
+    ) -> Result<(Plan, Option<Array>)> {
+        self.drop_unread(result);
         let spans = self.spans(result);
         let (offsets, bytes) = place(&spans);
         let arena = arena.reserve(&self.device, bytes)?;
@@ -309,6 +408,28 @@ impl Builder {
             output,
         });
         Ok((Plan::new(steps.collect()), logits))
+    }
+
+    /// Leaves out steps whose results nobody reads: norms that became a part of what follows.
+    fn drop_unread(&mut self, result: Option<Value>) {
+        let mut is_read = vec![false; self.values.len()];
+        if let Some(result) = result {
+            is_read[self.root(result).0] = true;
+        }
+        let mut kept = Vec::with_capacity(self.steps.len());
+        while let Some(step) = self.steps.pop() {
+            let output = self.root(step.output);
+            let is_made = matches!(self.values[output.0].origin, Origin::Made(_));
+            if is_made && !is_read[output.0] {
+                continue;
+            }
+            for &input in &step.inputs {
+                is_read[self.root(input).0] = true;
+            }
+            kept.push(step);
+        }
+        kept.reverse();
+        self.steps = kept;
     }
 
     /// For each value of the arena: the bytes it takes, the first and the last step that needs it.

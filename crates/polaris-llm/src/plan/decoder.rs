@@ -4,6 +4,7 @@ use polaris_core::DType;
 use polaris_ops::copy::Copy;
 use polaris_ops::fill::Fill;
 use polaris_ops::indexing::{Lookup, LookupRule};
+use polaris_ops::matmul::Activation;
 use polaris_ops::{Array, Binary, Norm, NormKind};
 
 use super::{Arena, Builder, Plan, Value};
@@ -187,10 +188,49 @@ impl Decoder<'_> {
         Ok(Some(output))
     }
 
+    /// The matrix of a name and its bias, if that is all there is to a linear layer of `x`.
+    pub fn plain_layer(&mut self, x: Value, name: &str) -> Result<Option<(Array, Option<Array>)>> {
+        let columns = self.build.dims(x).last().copied().unwrap_or(1);
+        let Some(weight) = self.weights.find(&format!("{name}.weight")) else { return Ok(None) };
+        let &[rows, found] = weight.shape().dims() else { return Ok(None) };
+        if found != columns || self.weights.has(&format!("{name}.scale")) {
+            return Ok(None);
+        }
+        let bias = self.weights.find_shaped(&format!("{name}.bias"), &[rows])?;
+        Ok(Some((weight.clone(), bias.cloned())))
+    }
+
+    /// The linear layers of some names side by side in one launch, `[tokens, all rows]`, and the rows of each; `None` if
+    /// they must be computed one by one.
+    pub fn linears(
+        &mut self,
+        label: &str,
+        x: Value,
+        names: &[String],
+        gate: Option<Activation>,
+    ) -> Result<Option<(Value, Vec<usize>)>> {
+        let mut weights = Vec::with_capacity(names.len());
+        let mut biases = Vec::with_capacity(names.len());
+        for name in names {
+            let Some((weight, bias)) = self.plain_layer(x, name)? else { return Ok(None) };
+            weights.push(weight);
+            biases.extend(bias);
+        }
+        if !biases.is_empty() && biases.len() != weights.len() {
+            return Ok(None);
+        }
+        let rows = weights.iter().map(|weight| weight.shape()[0]).collect();
+        let output = self.build.linears(label, x, &weights, &biases, gate)?;
+        Ok(output.map(|output| (output, rows)))
+    }
+
     /// The product with a matrix of the model, and its bias if there is one; `None` without the matrix.
     pub fn linear(&mut self, x: Value, name: &str) -> Result<Option<Value>> {
         let label = name.rsplit('.').next().unwrap_or(name).to_owned();
         let full = format!("{name}.weight");
+        if let Some((output, _)) = self.normed_linear(&label, x, name)? {
+            return Ok(Some(output));
+        }
         let Some(weight) = self.weights.find(&full) else { return Ok(None) };
         let columns = self.build.dims(x).last().copied().unwrap_or(1);
         // Files leave out a single row.
@@ -230,6 +270,19 @@ impl Decoder<'_> {
         self.build.linear(&label, x, weight, bias).map(Some)
     }
 
+    /// A layer whose input comes from a norm, both in one launch.
+    fn normed_linear(
+        &mut self,
+        label: &str,
+        x: Value,
+        name: &str,
+    ) -> Result<Option<(Value, Vec<usize>)>> {
+        match self.build.is_normed(x) {
+            true => self.linears(label, x, &[name.to_owned()], None),
+            false => Ok(None),
+        }
+    }
+
     /// As [`Self::linear`], for a matrix that must be there.
     pub fn linear_required(&mut self, x: Value, name: &str) -> Result<Value> {
         self.linear(x, name)?
@@ -243,7 +296,7 @@ impl Decoder<'_> {
             return self.build.fused(label, [x, part], move |_, [x, part]| scale * x + part);
         }
         match scale {
-            1.0 => self.build.binary(label, Binary::Add, x, part),
+            1.0 => self.build.add(label, x, part),
             scale => self.build.fused(label, [x, part], move |_, [x, part]| x + scale * part),
         }
     }

@@ -56,24 +56,9 @@ impl Decoder<'_> {
         }) else {
             return Err(Error::model(format!("the matrix `{down}.weight` is missing")));
         };
-        let activation = self.config.architecture.activation;
-        let up = self.linear_required(x, &name("up"))?;
-        let hidden = match self.linear(x, &name("gate"))? {
-            Some(gate) => self.gated(scope, activation, [gate, up], scope.layer.limits[1])?,
-            None if self.build.dims(up)[1] == 2 * width => {
-                // Gate and up in one matrix, the gate first.
-                let gate = self.build.slice(up, 1, 0..width)?;
-                let up = self.build.slice(up, 1, width..2 * width)?;
-                self.gated(scope, activation, [gate, up], scope.layer.limits[1])?
-            }
-            // These are for gates; without one a tensor is missing.
-            None if matches!(activation, Activation::Silu | Activation::Situ) => {
-                return Err(Error::model(format!(
-                    "the tensor `{}.weight` is missing",
-                    name("gate")
-                )));
-            }
-            None => self.activated(scope, activation, up)?,
+        let hidden = match self.gated_at_once(scope, x, [name("gate"), name("up")], width)? {
+            Some(hidden) => hidden,
+            None => self.hidden(scope, x, [name("gate"), name("up")], width)?,
         };
         let scales = self.weights.find_shaped(&scope.name("ffn.act.scales"), &[width])?.cloned();
         let hidden = match scales {
@@ -86,6 +71,68 @@ impl Decoder<'_> {
         let hidden =
             self.norm_of(NormKind::Rms, hidden, &scope.name("ffn_sub_norm"))?.unwrap_or(hidden);
         self.linear_required(hidden, &down)
+    }
+
+    /// Both layers and their gate in one launch, where the device has that.
+    fn gated_at_once(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        names: [String; 2],
+        width: usize,
+    ) -> Result<Option<Value>> {
+        let gate = match self.config.architecture.activation {
+            Activation::Silu => polaris_ops::matmul::Activation::Silu,
+            Activation::Gelu => polaris_ops::matmul::Activation::GeluTanh,
+            Activation::GeluErf => polaris_ops::matmul::Activation::GeluErf,
+            Activation::Relu => polaris_ops::matmul::Activation::Relu,
+            _ => return Ok(None),
+        };
+        // As small as this, it stands for none.
+        if scope.layer.limits[1] > 1e-6 {
+            return Ok(None);
+        }
+        if self.weights.has(&format!("{}.weight", names[0])) {
+            let hidden = self.linears("ffn_gated", x, &names, Some(gate))?;
+            return Ok(hidden
+                .filter(|(_, rows)| *rows == [width, width])
+                .map(|(hidden, _)| hidden));
+        }
+        // Gate and up in one matrix, the gate first.
+        match self.plain_layer(x, &names[1])? {
+            Some((both, None)) if both.shape()[0] == 2 * width => {
+                let halves = [both.slice(0, 0..width, 1)?, both.slice(0, width..2 * width, 1)?];
+                self.build.linears("ffn_gated", x, &halves, &[], Some(gate))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What the last layer of a dense network reads.
+    fn hidden(
+        &mut self,
+        scope: &LayerScope<'_>,
+        x: Value,
+        [gate, up]: [String; 2],
+        width: usize,
+    ) -> Result<Value> {
+        let activation = self.config.architecture.activation;
+        let up = self.linear_required(x, &up)?;
+        let hidden = match self.linear(x, &gate)? {
+            Some(gate) => self.gated(scope, activation, [gate, up], scope.layer.limits[1])?,
+            None if self.build.dims(up)[1] == 2 * width => {
+                // Gate and up in one matrix, the gate first.
+                let gate = self.build.slice(up, 1, 0..width)?;
+                let up = self.build.slice(up, 1, width..2 * width)?;
+                self.gated(scope, activation, [gate, up], scope.layer.limits[1])?
+            }
+            // These are for gates; without one a tensor is missing.
+            None if matches!(activation, Activation::Silu | Activation::Situ) => {
+                return Err(Error::model(format!("the tensor `{gate}.weight` is missing")));
+            }
+            None => self.activated(scope, activation, up)?,
+        };
+        Ok(hidden)
     }
 
     /// `activation(gate) * up`, where the first is at most the limit and the second between minus and plus it.

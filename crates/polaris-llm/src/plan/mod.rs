@@ -16,6 +16,7 @@ mod residual;
 pub(crate) use builder::{Arena, Builder, Value};
 pub(crate) use decoder::{Size, plan};
 
+use std::any::Any;
 use std::time::Instant;
 
 use polaris_ops::{AnyOperation, Array, CachedAttention};
@@ -33,6 +34,15 @@ pub(crate) enum Operation {
     Fixed(Box<dyn AnyOperation>),
     /// Attention, whose longest sequence differs from run to run.
     Attention(CachedAttention),
+}
+
+impl Operation {
+    /// The operation itself, if it is of a type and the same in every run.
+    fn fixed<O: 'static>(&self) -> Option<&O> {
+        let Self::Fixed(operation) = self else { return None };
+        let any: &dyn Any = &**operation;
+        any.downcast_ref()
+    }
 }
 
 /// One operation on arrays that have their place.

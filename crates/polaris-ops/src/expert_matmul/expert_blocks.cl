@@ -1,17 +1,10 @@
 // Products of rows with the lines of experts' weights in blocks: format/multiply.cl for one pair of a token and an
 // expert. A group takes LINES lines.
 //
-// Parameters: those of format/multiply.cl; T, which is B. Arguments as in expert_operands.cl.
+// Parameters: those of format/multiply.cl; BLOCK_ELEMENTS and BLOCK_BYTES of a block of B; T, which is B. Arguments as in
+// expert_operands.cl.
 
 #define X_FOUR(c, i) LOAD4(f32)(x, row_at + (i))
-
-#define STORE_SUM(sum, at, vector) \
-    { \
-        const uint line = first_line + (at); \
-        if (line < N) { \
-            STORE_RESULT(line, sum) \
-        } \
-    }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void expert_matmul_blocks(OPERANDS)
@@ -27,6 +20,12 @@ void expert_matmul_blocks(OPERANDS)
         lines[r] = weight + line_at / BLOCK_ELEMENTS * BLOCK_BYTES;
         sums[r][0] = 0.0f;
     }
-    MULTIPLY_UNITS(0, LENGTH / ELEMENTS(B))
+    MULTIPLY_UNITS(B, 0, LENGTH / ELEMENTS(B))
     COMBINE_SUMS
+    EACH_SUM {
+        const uint line = first_line + at;
+        if (line < N) {
+            STORE_RESULT(line, parts[at])
+        }
+    }
 }

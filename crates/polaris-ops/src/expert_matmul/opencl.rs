@@ -4,7 +4,7 @@ use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::{NAME, Sizes};
-use crate::format::{Block, Format, MULTIPLY, Stored};
+use crate::format::{Block, Format, MULTIPLY, Share, Stored};
 use crate::opencl::{ELEMENT, Enqueue, pass_array, work_group};
 use crate::{Array, Result, copy};
 
@@ -50,10 +50,9 @@ impl Kernel {
 /// Work-items that share a line: a wavefront.
 const LANES: usize = 64;
 
-/// Work-items of a group, those that share lines, and lines of each of them, of weights in blocks: as in matmul.
+/// Work-items of a group and those that share lines of weights in blocks.
 const BLOCKS_GROUP: usize = 128;
 const BLOCKS_LANES: usize = 16;
-const BLOCKS_ROWS: usize = 2;
 
 const OPERANDS: &str = include_str!("expert_operands.cl");
 const PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("expert_matmul.cl")];
@@ -83,8 +82,14 @@ impl Config {
 
     /// Lines of a weight that a group takes.
     fn lines(&self) -> usize {
-        let rows = if self.kernel == Kernel::Blocks { BLOCKS_ROWS } else { 1 };
-        self.work_group / self.lanes() * rows
+        match self.kernel {
+            Kernel::Blocks => self.share().lines(),
+            Kernel::Lines | Kernel::Serial => self.work_group / self.lanes(),
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share::new(self.work_group, self.lanes(), 1)
     }
 
     fn key(&self) -> u64 {
@@ -93,23 +98,22 @@ impl Config {
 
     fn source(&self) -> ProgramSource {
         let defines = self.stored.texts().fold(Defines::new(), Defines::text);
-        let defines = defines
-            .code("T", self.stored.name())
-            .number("WORK_GROUP", self.work_group as i64)
-            .number("LANES", self.lanes() as i64);
+        let defines = defines.code("T", self.stored.name());
         match (self.kernel, self.stored) {
             (Kernel::Blocks, Stored::Block(block)) => {
                 let defines = defines
                     .code("B", self.stored.name())
                     .number("BLOCK_ELEMENTS", block.elements() as i64)
-                    .number("BLOCK_BYTES", block.bytes() as i64)
-                    .number("ROWS", BLOCKS_ROWS as i64)
-                    .number("COLUMNS", 1);
+                    .number("BLOCK_BYTES", block.bytes() as i64);
+                let defines = self.share().define(defines);
                 let name = format!("expert_blocks.cl {}", self.stored);
                 let options = "-cl-mad-enable -cl-denorms-are-zero";
                 ProgramSource { name, parts: BLOCKS_PARTS, defines, options }
             }
             _ => {
+                let defines = defines
+                    .number("WORK_GROUP", self.work_group as i64)
+                    .number("LANES", self.lanes() as i64);
                 let name = format!("expert_matmul.cl {}", self.stored);
                 ProgramSource { name, parts: PARTS, defines, options: "" }
             }

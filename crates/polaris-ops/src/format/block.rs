@@ -9,9 +9,6 @@ use crate::cpu::simd::multiversion;
 /// How words of blocks are read, and what kernels expect of a format.
 const WORDS: &str = include_str!("words.cl");
 
-/// Products of rows of blocks with vectors, for kernels that have both.
-pub(crate) const MULTIPLY: &str = include_str!("multiply.cl");
-
 /// OpenCL texts of a format: the type `storage_NAME` of what memory holds, `load_NAME(p, i)` for element `i` of the
 /// blocks from `p` on, `load4_NAME(p, i)` for four elements, of which the first is a multiple of four, and how a unit
 /// of a row is unpacked (`words.cl`).

@@ -4,10 +4,12 @@
 //! `block.rs`.
 
 mod block;
+mod multiply;
 
 use polaris_core::DType;
 
-pub(crate) use block::{BlockRows, Elements, MULTIPLY, Stored, read_block_rows, read_blocks};
+pub(crate) use block::{BlockRows, Elements, Stored, read_block_rows, read_blocks};
+pub(crate) use multiply::{MOST_VECTORS, MULTIPLY, Share};
 pub use polaris_blocks::Block;
 pub(crate) use polaris_blocks::{Blocks, with_block_type};
 

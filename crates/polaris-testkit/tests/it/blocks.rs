@@ -81,7 +81,7 @@ fn is_blocks(kernel: &Kernel) -> bool {
     matches!(kernel, Kernel::Blocks(_))
 }
 
-const DEFAULT: Kernel = Kernel::Blocks(Skinny { group: 128, lanes: 16, groups_per_unit: 4 });
+const DEFAULT: Kernel = Kernel::Blocks(Skinny { group: 256, lanes: 32, groups_per_unit: 1 });
 
 /// One vector, and some. Lengths are less than what lanes take at once, and odd numbers of blocks. Unless all of it is
 /// asked for, every third format has several vectors: each is a program more.

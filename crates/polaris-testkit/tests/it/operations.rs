@@ -74,6 +74,7 @@ families! {
     causal_conv: 100,
     linear_attention: 120,
     expert_matmul: 120,
+    linears: 120,
     route: 100,
 }
 

@@ -2,18 +2,10 @@
 // epilogue. A group has LINES lines of the matrix and COLUMNS vectors, which are rows of A; where there are more
 // vectors, the groups with the same lines follow one another.
 //
-// Parameters: A, B, OUT, ACC, EPILOGUE, ACTIVATION, INDEX as in product.cl; the others as in format/multiply.cl.
+// Parameters: A, B, OUT, ACC, EPILOGUE, ACTIVATION, INDEX as in product.cl; BLOCK_ELEMENTS and BLOCK_BYTES of
+// a block of B; the others as in format/multiply.cl.
 
 #define X_FOUR(c, i) LOAD4(A)(a, a_at + vector_at[c] + (i))
-
-#define STORE_SUM(sum, line, vector) \
-    { \
-        const ulong row = first_vector + (vector), column = first_line + (line); \
-        if (row < m && column < n) { \
-            const RESULT value = FINISH(sum, row, column); \
-            STORE(OUT)(out, out_at + row * out_rows + column * out_columns, value); \
-        } \
-    }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void matmul_blocks(PRODUCT_OPERANDS EPILOGUE_OPERANDS)
@@ -39,6 +31,13 @@ void matmul_blocks(PRODUCT_OPERANDS EPILOGUE_OPERANDS)
     }
     const uint begin = split * split_length;
     const uint end = min(k, begin + split_length);
-    MULTIPLY_UNITS(begin / ELEMENTS(B), end / ELEMENTS(B))
+    MULTIPLY_UNITS(B, begin / ELEMENTS(B), end / ELEMENTS(B))
     COMBINE_SUMS
+    EACH_SUM {
+        const ulong row = first_vector + at % COLUMNS, column = first_line + at / COLUMNS;
+        if (row < m && column < n) {
+            const RESULT value = FINISH(parts[at], row, column);
+            STORE(OUT)(out, out_at + row * out_rows + column * out_columns, value);
+        }
+    }
 }

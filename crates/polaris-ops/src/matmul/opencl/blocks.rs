@@ -1,42 +1,32 @@
 //! The kernel for a few vectors and a matrix in blocks: what it takes, and its parameters.
 
-use super::Skinny;
-use super::factors::Direction;
-use crate::Array;
-use crate::format::Format;
-use crate::matmul::geometry::{A, B, Geometry, Matrix};
+use polaris_runtime::Device;
+use polaris_runtime::opencl::OpenClDevice;
 
-/// Vectors that it is preferred for; with more, tiles read less.
-pub(super) const MOST_VECTORS: usize = 16;
+use super::Skinny;
+use super::factors::{Direction, Factors};
+use crate::Array;
+use crate::format::{Format, Share};
+use crate::matmul::geometry::{A, B, Geometry, Matrix};
 
 /// Vectors that it can take.
 const LIMIT: usize = 64;
 
-/// Rows of the matrix that a work-item unpacks: each four elements of a vector are read for all of them.
-pub(super) const ROWS: usize = 2;
+/// Its parameters: work-items in a group, lanes on a row of one vector, and groups for each compute unit below which k
+/// is split. Rows of 2048 elements and more keep 32 lanes busy; a second launch for parts of k costs more than it
+/// gains wherever there are a few groups.
+pub(super) const BLOCKS: Skinny = Skinny { group: 256, lanes: 32, groups_per_unit: 1 };
 
-/// Vectors and lanes together: more need more local memory than several work-groups of a compute unit have.
-const VECTORS_AND_LANES: usize = 32;
-
-/// Its parameters. Sixteen lanes with 64 elements each are busy wherever k is a multiple of
-/// 1024; four work-groups of two wavefronts give a compute unit of GCN enough loads to wait for.
-pub(super) const BLOCKS: Skinny = Skinny { group: 128, lanes: 16, groups_per_unit: 4 };
-
-/// Vectors that a work-group takes at once: a power of two.
-pub(super) fn columns(vectors: usize) -> usize {
-    vectors.next_power_of_two().clamp(1, 8)
-}
-
-/// Work-items in a group and on a row, for so many vectors at once.
-pub(super) fn shape(skinny: Skinny, columns: usize) -> [usize; 2] {
-    let lanes = usize::from(skinny.lanes).min((VECTORS_AND_LANES / columns).max(4));
-    [usize::from(skinny.group), lanes]
-}
-
-/// Lines of the matrix that a work-group takes.
-pub(super) fn lines(skinny: Skinny, columns: usize) -> usize {
-    let [group, lanes] = shape(skinny, columns);
-    group / lanes * ROWS
+/// How a product is shared among work-items.
+pub(super) fn share(skinny: Skinny, device: &OpenClDevice, factors: &Factors, k: usize) -> Share {
+    let [vectors, lines] = factors.sizes;
+    let Skinny { group, lanes, .. } = skinny.on(device.capabilities());
+    let share = Share::new(group.into(), lanes.into(), vectors);
+    let share = match factors.arrays[1].format() {
+        Format::Block(block) => share.for_rows(block, k),
+        _ => share,
+    };
+    share.spread(device, lines, vectors)
 }
 
 /// Whether rows of the matrix begin with blocks and lie along k, and vectors can be read in fours.

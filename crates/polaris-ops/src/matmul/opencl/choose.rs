@@ -4,11 +4,12 @@ use polaris_core::DType;
 use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Capabilities, Device, DeviceKind};
 
-use super::blocks::{self, BLOCKS, MOST_VECTORS};
+use super::blocks::{self, BLOCKS};
 use super::factors::{Factors, skinny_problem};
 use super::variants::{CPU_MEDIUM, CPU_TILES, GPU_TILES, PTX_TILES, TENSOR, TENSOR_SMALL};
 use super::{Kernel, SKINNY, Skinny, Tile, TileCopy, TileTarget, converts, has_kernels};
 use crate::Array;
+use crate::format::MOST_VECTORS;
 use crate::matmul::geometry::Geometry;
 use crate::matmul::problem::{MatMul, Precision};
 use crate::opencl::tuned::{Family, Parameters, Problem, decided, letters};
@@ -230,9 +231,8 @@ pub(super) fn splits(
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
         }
         Kernel::Blocks(skinny) => {
-            let columns = blocks::columns(sizes[0]);
-            let lines = blocks::lines(skinny.on(capabilities), columns);
-            let groups = sizes[1].div_ceil(lines) * sizes[0].div_ceil(columns) * batches;
+            let share = blocks::share(skinny, device, factors, k);
+            let groups = share.groups(sizes[1], sizes[0]) * batches;
             let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
             ((wanted / groups.max(1)).min(k / SHORTEST_PART).clamp(1, 64), SHORTEST_PART)
         }

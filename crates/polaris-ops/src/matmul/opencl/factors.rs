@@ -150,10 +150,7 @@ impl Product<'_> {
                 Body::Skinny { rows, along_k, width, group, lanes }
             }
             Kernel::Blocks(skinny) => {
-                let columns = blocks::columns(factors.sizes[0]);
-                let skinny = skinny.on(self.device.capabilities());
-                let [group, lanes] = blocks::shape(skinny, columns).map(|size| size as u16);
-                Body::Blocks { columns: columns as u8, group, lanes }
+                Body::Blocks(blocks::share(skinny, self.device, factors, self.geometry.k))
             }
             Kernel::Simple => Body::Simple { group },
         }

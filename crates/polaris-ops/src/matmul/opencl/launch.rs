@@ -5,7 +5,6 @@ use polaris_runtime::opencl::OpenClDevice;
 use polaris_runtime::{Buffer, DeviceExt, Error as RuntimeError};
 
 use super::Kernel;
-use super::blocks::ROWS;
 use super::choose::{Choice, splits};
 use super::factors::{Direction, Factors};
 use super::operands::pass_index;
@@ -205,10 +204,9 @@ impl Product<'_> {
                 let lines = if along_k { group / lanes } else { lanes * usize::from(width) };
                 (n.div_ceil(lines), group, m * lines)
             }
-            Body::Blocks { columns, group, lanes } => {
-                let [columns, group, lanes] = [columns.into(), group, lanes].map(usize::from);
-                let lines = group / lanes * ROWS;
-                (n.div_ceil(lines) * m.div_ceil(columns), group, columns * lines)
+            Body::Blocks(share) => {
+                let work = usize::from(share.columns) * share.lines();
+                (share.groups(n, m), share.group.into(), work)
             }
             Body::Simple { group } | Body::Combine { group } => {
                 ((m * n).div_ceil(usize::from(group)), usize::from(group), usize::from(group))
@@ -228,7 +226,7 @@ impl Product<'_> {
                     let columns = [self.geometry.a.columns, self.geometry.b.columns];
                     launch.value(columns[0] as u64).value(columns[1] as u64)
                 }
-                Body::Tensor { .. } | Body::Blocks { .. } | Body::Combine { .. } => launch,
+                Body::Tensor { .. } | Body::Blocks(_) | Body::Combine { .. } => launch,
             };
             let counts = [m, n, self.geometry.k, first_tile, piece.first, splits, split_length];
             for count in counts {

@@ -6,10 +6,9 @@ use polaris_core::DType;
 use polaris_runtime::opencl::{Defines, ProgramSource};
 use polaris_tune::choices::fingerprint;
 
-use super::blocks::ROWS;
 use super::{Tensor, Tile};
 use crate::elementwise::opencl_expression;
-use crate::format::{MULTIPLY, Stored};
+use crate::format::{MULTIPLY, Share, Stored};
 use crate::matmul::problem::Activation;
 use crate::opencl::ELEMENT;
 
@@ -93,11 +92,7 @@ pub(super) enum Body {
         lanes: u16,
     },
     /// Rows of a matrix in blocks.
-    Blocks {
-        columns: u8,
-        group: u16,
-        lanes: u16,
-    },
+    Blocks(Share),
     Simple {
         group: u16,
     },
@@ -119,7 +114,7 @@ impl Config {
             Body::Tiled { .. } => "matmul_tiled",
             Body::Tensor { .. } => "matmul_tensor",
             Body::Skinny { .. } => "matmul_skinny",
-            Body::Blocks { .. } => "matmul_blocks",
+            Body::Blocks(_) => "matmul_blocks",
             Body::Simple { .. } => "matmul_simple",
             Body::Combine { .. } => "matmul_combine",
         }
@@ -187,7 +182,7 @@ impl Body {
                 let layout = if *along_k { "dots" } else { "columns" };
                 format!("skinny{rows} {layout}{width} {group}x{lanes}")
             }
-            Self::Blocks { columns, group, lanes } => format!("blocks{columns} {group}x{lanes}"),
+            Self::Blocks(share) => share.name(),
             Self::Simple { .. } => "simple".to_owned(),
             Self::Combine { .. } => "combine".to_owned(),
         }
@@ -243,13 +238,9 @@ impl Body {
                     .number("LANES", lanes);
                 ("skinny.cl", &[ELEMENT, PRODUCT, FINISH, SKINNY], defines)
             }
-            Self::Blocks { columns, group, lanes } => {
-                let defines = defines
-                    .number("ROWS", ROWS as i64)
-                    .number("COLUMNS", columns)
-                    .number("WORK_GROUP", group)
-                    .number("LANES", lanes);
-                ("blocks.cl", &[ELEMENT, PRODUCT, FINISH, MULTIPLY, BLOCKS], defines)
+            Self::Blocks(share) => {
+                let parts: &[_] = &[ELEMENT, PRODUCT, FINISH, MULTIPLY, BLOCKS];
+                ("blocks.cl", parts, share.define(defines))
             }
             Self::Simple { group } => {
                 let defines = defines.number("WORK_GROUP", group).number("COMBINE", 0);

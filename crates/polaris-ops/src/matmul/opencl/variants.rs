@@ -3,11 +3,11 @@
 use polaris_core::DType;
 use polaris_runtime::opencl::ProgramSource;
 
-use super::blocks::{BLOCKS, shape};
+use super::blocks::BLOCKS;
 use super::choose::Rated;
 use super::program::{Body, Config, Finish};
 use super::{Kernel, MultiplyAdd, Skinny, Tensor, Tile, TileCopy};
-use crate::format::{Block, Stored};
+use crate::format::{Block, Share, Stored};
 use crate::matmul::problem::Activation;
 
 /// A way to multiply that can be asked for by name, to be measured.
@@ -196,8 +196,7 @@ pub(in crate::matmul) const KERNELS: &[Kernel] = &[
 
 /// The kernel for a matrix in blocks with so many vectors at once.
 fn blocks_body(columns: u8) -> Body {
-    let [group, lanes] = shape(BLOCKS, columns.into()).map(|size| size as u16);
-    Body::Blocks { columns, group, lanes }
+    Body::Blocks(Share::new(BLOCKS.group.into(), BLOCKS.lanes.into(), columns.into()))
 }
 
 /// The programs that the choice takes on GPUs, for the machine-code report. Tensor cores and
