@@ -19,6 +19,8 @@ pub(crate) const BLOCK: usize = 32;
 pub(crate) struct LayerCache {
     pub keys: Array,
     pub values: Array,
+    /// Both in one array, `[blocks, BLOCK, 2 * heads, size]`, where one launch writes them.
+    pub both: Option<Array>,
 }
 
 /// What a recurrent layer keeps of each sequence. Nothing has to be cleared: a sequence that begins reads none of it.
@@ -76,12 +78,20 @@ impl Cache {
                 continue;
             };
             let array = |size: usize| ty.zeros(device, &[blocks, BLOCK, heads, size]);
+            // A launch costs more than what it writes of a few tokens.
+            if device.as_opencl().is_some() && values == Some(keys) {
+                let both = ty.zeros(device, &[blocks, BLOCK, 2 * heads, keys])?;
+                let half = |first: usize| both.slice(2, first..first + heads, 1);
+                let (keys, values) = (half(0)?, half(heads)?);
+                layers.push(Some(LayerCache { keys, values, both: Some(both) }));
+                continue;
+            }
             let keys = array(keys)?;
             let values = match (values, layer.latent) {
                 (Some(size), _) => array(size)?,
                 (None, latent) => keys.slice(3, 0..latent.map_or(0, |latent| latent.rank), 1)?,
             };
-            layers.push(Some(LayerCache { keys, values }));
+            layers.push(Some(LayerCache { keys, values, both: None }));
         }
         let free = (0..blocks as u32).collect();
         let states = config.layers.iter().map(|layer| state(device, layer, sequences));

@@ -126,8 +126,8 @@ fn damaged_files_cost_no_memory(device: &DeviceRef) {
     let bases = [
         Tiny::LLAMA,
         Tiny { ty: TensorType::Q4_0, experts: 2, ..Tiny::LLAMA },
-        Tiny { architecture: "qwen3", ty: TensorType::Q8_0, experts: 0 },
-        Tiny { architecture: "gemma2", ty: TensorType::F16, experts: 0 },
+        Tiny { architecture: "qwen3", ty: TensorType::Q8_0, experts: 0, ..Tiny::LLAMA },
+        Tiny { architecture: "gemma2", ty: TensorType::F16, experts: 0, ..Tiny::LLAMA },
     ];
     let files = bases.map(|base| base.bytes());
     let (mut accepted, mut computed, mut most) = (0, 0, 0);

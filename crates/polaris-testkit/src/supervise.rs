@@ -197,7 +197,7 @@ struct Line {
 }
 
 /// Workers at once, at most: what takes long is compiling, which few drivers do on several cores.
-const MOST_WORKERS: usize = 4;
+const MOST_WORKERS: usize = 8;
 
 /// Its binaries cost a compilation more, and it keeps a cache of its own.
 const POCL: &str = "Portable Computing Language";

@@ -1,7 +1,9 @@
 //! Attention of a layer: projections, norms of heads, rotation, cache, scores.
 
 use polaris_core::DType;
-use polaris_ops::{Binary, CacheWrite, CachedAttention, NormKind, Rope, Ternary, Unary};
+use polaris_ops::{
+    Array, Binary, CacheWrite, CachedAttention, Norm, NormKind, Rope, Ternary, Unary,
+};
 
 use super::decoder::{Decoder, LayerScope};
 use super::recurrent::softplus;
@@ -57,8 +59,17 @@ impl Decoder<'_> {
             if matches!(self.config.architecture.quirk, Quirk::Gemma4 | Quirk::Gemma3n) {
                 v = self.plain_norm("value_norm", NormKind::Rms, v)?;
             }
-            self.write(keys, k, "cache_keys")?;
-            self.write(values, v, "cache_values")?;
+            let rows = self.build.side_by_side(k, v, 1)?;
+            match (&cache.both, rows) {
+                (Some(both), Some(rows)) => {
+                    let both = self.build.given(both);
+                    self.write(both, rows, "cache_keys_values")?;
+                }
+                _ => {
+                    self.write(keys, k, "cache_keys")?;
+                    self.write(values, v, "cache_values")?;
+                }
+            }
         }
         if !wants_result {
             return Ok(None);
@@ -274,7 +285,8 @@ impl Decoder<'_> {
         self.rotate_and_norm(scope, x)
     }
 
-    /// Queries and keys, rotated in one launch if they lie side by side and rotation is all that becomes of them.
+    /// Queries and keys, rotated in one launch if they lie side by side and no more than a norm of each head comes before.
+    /// Both are done in place.
     fn rotate_together(
         &mut self,
         scope: &LayerScope<'_>,
@@ -282,26 +294,41 @@ impl Decoder<'_> {
         k: Value,
     ) -> Result<Option<[Value; 2]>> {
         let layer = scope.layer;
-        let has_norm = ["attn_q_norm.weight", "attn_k_norm.weight"]
-            .iter()
-            .any(|name| self.weights.has(&scope.name(name)));
         let architecture = self.config.architecture;
-        if has_norm
+        let size = layer.key_size;
+        let names = ["attn_q_norm", "attn_k_norm"].map(|name| scope.name(name));
+        let mut norms = Vec::new();
+        for name in &names {
+            norms.extend(self.weights.find(&format!("{name}.weight")).cloned());
+        }
+        let is_plain = |norm: &Array| norm.shape().dims() == [size];
+        let has_more = names.iter().any(|name| self.weights.has(&format!("{name}.bias")));
+        if !(norms.is_empty() || norms.len() == 2 && norms.iter().all(is_plain))
+            || has_more
             || layer.shares.is_some()
-            || layer.rotary.is_none()
             || architecture.head_norm == HeadNorm::RmsAfterRotation
+            || architecture.head_norm == HeadNorm::Layer && !norms.is_empty()
             || matches!(architecture.quirk, Quirk::Llama4 | Quirk::Talkie)
         {
             return Ok(None);
         }
-        let Some(both) = self.build.side_by_side(q, k)? else { return Ok(None) };
-        let both = self.build.split_last(both, layer.key_size)?;
-        let both = self.rotate(scope, both)?;
+        let Some(both) = self.build.side_by_side(q, k, 1)? else { return Ok(None) };
+        let both = self.build.split_last(both, size)?;
+        let Some((rope, cos, sin)) = self.rope(scope)? else { return Ok(None) };
         let heads = layer.heads;
-        Ok(Some([
+        let each = [
             self.build.slice(both, 1, 0..heads)?,
             self.build.slice(both, 1, heads..heads + layer.key_heads)?,
-        ]))
+        ];
+        for (at, weight) in norms.iter().enumerate() {
+            let weight = self.build.given(weight);
+            let epsilon = self.config.epsilon;
+            let norm = Norm { kind: NormKind::Rms, epsilon, has_weight: true, has_bias: false };
+            let label = ["attn_q_norm", "attn_k_norm"][at];
+            self.build.emit(label, norm, &[each[at], weight], each[at]);
+        }
+        self.build.emit("rope", rope, &[both, cos, sin], both);
+        Ok(Some(each))
     }
 
     /// Rotation, and what may follow it.

@@ -146,22 +146,22 @@ impl Builder {
         Ok(self.view(value, layout))
     }
 
-    /// Two matrices that lie side by side, as one.
-    pub fn side_by_side(&mut self, a: Value, b: Value) -> Result<Option<Value>> {
+    /// Two values that lie side by side along an axis, as one.
+    pub fn side_by_side(&mut self, a: Value, b: Value, axis: usize) -> Result<Option<Value>> {
         let [first, second] = [a, b].map(|value| self.values[value.0].layout);
-        let (&[rows, columns], &[other_rows, others]) = (self.dims(a), self.dims(b)) else {
-            return Ok(None);
-        };
+        let mut dims = self.dims(a).to_vec();
+        let others = self.dims(b);
+        let fits = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
         if self.root(a) != self.root(b)
-            || rows != other_rows
+            || dims.len() != others.len()
+            || !dims.iter().zip(others).enumerate().all(fits)
             || first.strides() != second.strides()
-            || first.strides()[1] != 1
-            || first.offset() + columns != second.offset()
+            || first.offset() + dims[axis] * first.strides()[axis] != second.offset()
         {
             return Ok(None);
         }
-        let shape = Shape::new(&[rows, columns + others])?;
-        let layout = Layout::new(shape, first.strides(), first.offset())?;
+        dims[axis] += others[axis];
+        let layout = Layout::new(Shape::new(&dims)?, first.strides(), first.offset())?;
         let root = self.root(a);
         Ok(Some(self.view(root, layout)))
     }
@@ -283,8 +283,10 @@ impl Builder {
         let step = self.steps.iter().rfind(|step| step.output == value)?;
         let norm = step.operation.fixed::<Norm>()?;
         let &[x, weight] = &step.inputs[..] else { return None };
+        // What was normalised in place is no longer there.
+        let is_there = self.root(x) != self.root(value);
         let is_rms = norm.kind == NormKind::Rms && norm.has_weight;
-        is_rms.then_some((x, weight, norm.epsilon))
+        (is_rms && is_there).then_some((x, weight, norm.epsilon))
     }
 
     /// Whether a value is the result of a norm that may become a part of what reads it.

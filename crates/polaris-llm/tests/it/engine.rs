@@ -9,7 +9,7 @@ use polaris_runtime::DeviceRef;
 
 use crate::common::devices;
 use crate::reference::{Reference, difference};
-use crate::tiny::{CONTEXT, Tiny, WORDS};
+use crate::tiny::{CONTEXT, LAYERS, Tiny, WORDS};
 
 fn engine(tiny: Tiny, device: &DeviceRef, options: EngineOptions) -> Engine {
     Engine::new(&tiny.model(device), &options).unwrap()
@@ -94,6 +94,30 @@ fn weights_stay_as_they_are_stored() {
         check(Tiny { ty, ..Tiny::LLAMA }, 5e-5);
     }
     check(Tiny { ty: TensorType::Q8_0, experts: 3, ..Tiny::LLAMA }, 5e-5);
+    let mixed = Tiny { ty: TensorType::Q4_0, values: Some(TensorType::Q8_0), ..Tiny::LLAMA };
+    check(mixed, 5e-5);
+    for architecture in ["qwen3", "gemma2"] {
+        check(Tiny { architecture, ..mixed }, 5e-5);
+    }
+}
+
+/// A launch costs some microseconds, which is as much as reading megabytes.
+#[test]
+fn a_token_takes_few_launches() {
+    for device in devices().iter().filter(|device| device.as_opencl().is_some()) {
+        let steps = |tiny: Tiny| engine(tiny, device, exact()).describe(1).unwrap();
+        let llama = Tiny { ty: TensorType::Q4_0, ..Tiny::LLAMA };
+        let mixed = Tiny { values: Some(TensorType::Q8_0), ..llama };
+        // Queries, keys and values; rotation; cache; attention; its output; gate and up; down. Then the embedding and
+        // the logits.
+        for tiny in [llama, mixed] {
+            let steps = steps(tiny);
+            assert_eq!(steps.len(), 7 * LAYERS + 2, "{steps:#?}");
+        }
+        // The norms of queries and of keys.
+        let steps = steps(Tiny { architecture: "qwen3", ..llama });
+        assert_eq!(steps.len(), 9 * LAYERS + 2, "{steps:#?}");
+    }
 }
 
 /// What rounding activations to bytes costs a tiny model, in which little averages out.

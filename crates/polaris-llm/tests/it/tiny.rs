@@ -17,6 +17,8 @@ pub struct Tiny {
     /// The type of its matrices.
     pub ty: TensorType,
     pub experts: usize,
+    /// The type of the matrices of values, if it is another one.
+    pub values: Option<TensorType>,
 }
 
 pub const WIDTH: usize = 256;
@@ -34,7 +36,8 @@ pub const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}
     {% if add_generation_prompt %}<assistant>{% endif %}";
 
 impl Tiny {
-    pub const LLAMA: Self = Self { architecture: "llama", ty: TensorType::F32, experts: 0 };
+    pub const LLAMA: Self =
+        Self { architecture: "llama", ty: TensorType::F32, experts: 0, values: None };
 
     /// Names, shapes and whether they are stored in the type of matrices.
     fn tensors(&self) -> Vec<(String, Vec<usize>, bool)> {
@@ -123,7 +126,8 @@ impl Tiny {
         writer.set("tokenizer.ggml.eos_token_id", 256u32).unwrap();
         writer.set("tokenizer.chat_template", template).unwrap();
         for (number, (name, dims, is_matrix)) in self.tensors().into_iter().enumerate() {
-            let ty = if is_matrix { self.ty } else { TensorType::F32 };
+            let of_values = self.values.filter(|_| name.contains("attn_v"));
+            let ty = if is_matrix { of_values.unwrap_or(self.ty) } else { TensorType::F32 };
             let values = values(number as u64, &dims);
             writer.tensor(&name, &dims, ty, quantize(ty, &values).unwrap()).unwrap();
         }

@@ -31,7 +31,7 @@
 #define MOST_BLOCKS pages.s3
 #define LONGEST pages.s4
 #define WINDOW pages.s5
-#define CHUNK pages.s6
+#define CHUNK_OF_POSITIONS pages.s6
 #define IN_FOURS pages.s7
 
 #define OPERANDS \
@@ -48,7 +48,7 @@
     const uint position = (uint)clamp(tokens[tokens_at + 2 * token + 1], 0, (int)LONGEST - 1); \
     const uint end = strides.s6 ? LONGEST : position + 1; \
     const uint in_window = WINDOW > 0 && WINDOW < end ? end - WINDOW : 0; \
-    const uint in_chunk = CHUNK > 0 ? position / CHUNK * CHUNK : 0; \
+    const uint in_chunk = CHUNK_OF_POSITIONS > 0 ? position / CHUNK_OF_POSITIONS * CHUNK_OF_POSITIONS : 0; \
     const uint begin = max(in_window, in_chunk); \
     const ulong sequence_at = table_at + (ulong)sequence * MOST_BLOCKS; \
     const ulong k_head = k_at + (ulong)key_head * cache_strides.s2; \

@@ -158,7 +158,8 @@ impl CachedAttention {
 impl Operation for CachedAttention {
     type Kernel = Kernel;
 
-    const KERNELS: &'static [Kernel] = &[Kernel::Grouped, Kernel::Split, Kernel::Serial];
+    const KERNELS: &'static [Kernel] =
+        &[Kernel::Grouped, Kernel::Split, Kernel::Tiled, Kernel::Serial];
 
     fn name(&self) -> &'static str {
         NAME

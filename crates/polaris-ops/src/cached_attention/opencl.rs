@@ -13,6 +13,8 @@ use crate::{Array, Result, copy};
 /// The kernels of attention to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
+    /// A work-group for each 64 queries that share keys, in tiles of scores: for prompts.
+    Tiled,
     /// A work-group for each token and head.
     Grouped,
     /// A work-group for each token, some heads and part of the positions: for few tokens and many positions.
@@ -25,6 +27,7 @@ impl Kernel {
     /// Its part of the kernel's name.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Tiled => "tiled",
             Self::Grouped => "grouped",
             Self::Split => "split",
             Self::Serial => "serial",
@@ -34,6 +37,7 @@ impl Kernel {
     /// Its function in the program.
     const fn entry(self) -> &'static str {
         match self {
+            Self::Tiled => "cached_attention_tiled",
             Self::Grouped => "cached_attention",
             Self::Split => "cached_attention_split",
             Self::Serial => "cached_attention_serial",
@@ -44,12 +48,21 @@ impl Kernel {
 /// The most elements of a value for each work-item.
 const MOST_TILES: usize = 4;
 
-/// Tokens up to which positions are split where that is preferred, and at all.
+/// Tokens of a sequence up to which positions are split, and of all sequences.
 const FEW_TOKENS: usize = 8;
 const MOST_SPLIT_TOKENS: usize = 64;
 
+/// Rows and positions of a tile, work-items of its group, and the widest values in units of 64.
+const TILE: usize = 64;
+const TILED_GROUP: usize = 256;
+const MOST_TILED_VALUES: usize = 4;
+
+/// Bytes of local memory of a group of tiles: weights, chunks of factors, and where rows are.
+const TILED_BYTES: usize = 4 * TILE * (TILE + 4) + 4 * 2 * 16 * (TILE + 4) + TILE * (3 * 8 + 5 * 4);
+
 const OPERANDS: &str = include_str!("cached_operands.cl");
 const PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_attention.cl")];
+const TILED_PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_tiled.cl")];
 const SPLIT_PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_split.cl")];
 
 /// What one program is specialised for.
@@ -74,12 +87,15 @@ impl Config {
         let items = work_group(device).max(1);
         // The largest power of two.
         let work_group = 1 << items.ilog2();
-        let value_tiles =
-            if kernel == Kernel::Serial { 1 } else { sizes.values.div_ceil(work_group).max(1) };
+        let (work_group, value_tiles) = match kernel {
+            Kernel::Serial => (work_group, 1),
+            Kernel::Tiled => (TILED_GROUP, sizes.values.div_ceil(TILE).next_power_of_two()),
+            _ => (work_group, sizes.values.div_ceil(work_group).max(1)),
+        };
         let divides = |heads: &usize| sizes.group().is_multiple_of(*heads);
         let heads = match kernel {
             Kernel::Split => [4, 2].into_iter().find(divides).unwrap_or(1),
-            Kernel::Grouped | Kernel::Serial => 1,
+            Kernel::Tiled | Kernel::Grouped | Kernel::Serial => 1,
         };
         Self { kernel, k: k.stored(), v: v.stored(), value_tiles, heads, work_group }
     }
@@ -107,6 +123,11 @@ impl Config {
             let defines = defines.number("HEADS_AT_ONCE", self.heads as i64);
             let name = format!("cached_split.cl {k}_{v}_{}", self.heads);
             return ProgramSource { name, parts: SPLIT_PARTS, defines, options: "-cl-mad-enable" };
+        }
+        if *kernel == Kernel::Tiled {
+            let defines = defines.number("VALUE_TILES", *value_tiles as i64);
+            let name = format!("cached_tiled.cl {k}_{v}_{value_tiles}");
+            return ProgramSource { name, parts: TILED_PARTS, defines, options: "-cl-mad-enable" };
         }
         let defines = defines
             .number("SERIAL", *kernel == Kernel::Serial)
@@ -155,6 +176,12 @@ pub fn supports(
         && strides.iter().flatten().all(|&stride| stride <= u32::MAX as usize)
         && [arrays.k, arrays.v].iter().all(|cache| capabilities.supports(cache.dtype()))
         && match kernel {
+            Kernel::Tiled => {
+                sizes.values.min(sizes.depth) > 0
+                    && config.value_tiles <= MOST_TILED_VALUES
+                    && capabilities.max_work_group >= TILED_GROUP
+                    && capabilities.local_memory_bytes >= TILED_BYTES as u64
+            }
             Kernel::Grouped => {
                 config.value_tiles <= MOST_TILES
                     && capabilities.local_memory_bytes >= config.local_bytes(sizes.depth) as u64
@@ -171,7 +198,8 @@ pub fn supports(
         }
 }
 
-/// Few tokens that see many positions have them split: otherwise there would be a work-group for each head only.
+/// Tokens of prompts take tiles. Few tokens that see many positions have them split: otherwise there would be a
+/// work-group for each head only. Nobody knows here how tokens are distributed over sequences, but on the average.
 pub fn preferred(
     op: &CachedAttention,
     device: &OpenClDevice,
@@ -179,15 +207,20 @@ pub fn preferred(
     arrays: &Inputs<'_>,
     output: &Array,
 ) -> Option<Kernel> {
-    let is_long = op.most_seen() > work_group(device) && sizes.tokens <= FEW_TOKENS;
-    (is_long && supports(Kernel::Split, device, sizes, arrays, output)).then_some(Kernel::Split)
+    let is_prompt = sizes.tokens > FEW_TOKENS * sizes.sequences;
+    let kernel = match is_prompt {
+        true => Kernel::Tiled,
+        false if op.most_seen() > work_group(device) => Kernel::Split,
+        false => Kernel::Grouped,
+    };
+    supports(kernel, device, sizes, arrays, output).then_some(kernel)
 }
 
-/// Whether keys can be read in fours.
-fn in_fours(k: &Array) -> bool {
-    let (strides, depth) = (k.layout().strides(), k.shape()[3]);
+/// Whether keys or values can be read in fours.
+fn in_fours(cache: &Array) -> bool {
+    let (strides, depth) = (cache.layout().strides(), cache.shape()[3]);
     strides[3] == 1
-        && k.first_element().is_multiple_of(4)
+        && cache.first_element().is_multiple_of(4)
         && depth.is_multiple_of(4)
         && strides[..3].iter().all(|stride| stride.is_multiple_of(4))
 }
@@ -257,7 +290,7 @@ pub fn run(
                 out[1],
                 out[2],
                 usize::from(op.bidirectional),
-                0,
+                usize::from(in_fours(arrays.v)),
             ]))
             .value(numbers([k[0], k[1], k[2], k[3], v[0], v[1], v[2], v[3]]));
         let all = [output, arrays.q, arrays.k, arrays.v, &table, &tokens, sinks, slopes];
@@ -268,6 +301,11 @@ pub fn run(
     let Some(combine) = &combine else {
         let launch = match kernel {
             Kernel::Serial => return launch.enqueue(&[queries], &[group]),
+            Kernel::Tiled => {
+                let rows = sizes.tokens * sizes.group();
+                let groups = rows.div_ceil(TILE) * sizes.key_heads;
+                return launch.enqueue(&[groups * group], &[group]);
+            }
             Kernel::Grouped | Kernel::Split => launch.local(query_bytes),
         };
         return launch.enqueue(&[queries * group], &[group]);
@@ -308,6 +346,15 @@ pub(super) fn shipped_programs() -> Vec<ProgramSource> {
         for kernel in [Kernel::Grouped, Kernel::Split, Kernel::Serial] {
             configs.push(config(kernel, stored, stored, 1));
         }
+    }
+    for values in [1, 2, MOST_TILED_VALUES] {
+        configs.push(Config {
+            work_group: TILED_GROUP,
+            ..config(Kernel::Tiled, dense[1], dense[1], values)
+        });
+    }
+    for stored in [dense[0]].into_iter().chain(blocks) {
+        configs.push(config(Kernel::Tiled, stored, stored, 2));
     }
     configs.push(config(Kernel::Grouped, dense[0], dense[1], 1));
     configs.push(config(Kernel::Grouped, dense[1], dense[1], MOST_TILES));

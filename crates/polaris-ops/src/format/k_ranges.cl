@@ -15,13 +15,14 @@ float2 k_range(__global const uchar *block, uint group)
 // The same for groups 2 q and 2 q + 1: two scales, then two minima.
 float4 k_ranges(__global const uchar *block, uint q)
 {
-    uint bits[3];
-    WORDS(3, block + 4, bits)
+    uint head[4];
+    FOUR_WORDS(block, head)
+    const uint *bits = head + 1;
     const uint shift = q % 2 * 16;
     const uint first = bits[0] >> shift, second = bits[1] >> shift, both = bits[2] >> shift;
     const uint scales = q < 2 ? first & 0x3f3f : (both & 0x0f0f) | (first >> 2 & 0x3030);
     const uint minima = q < 2 ? second & 0x3f3f : (both >> 4 & 0x0f0f) | (second >> 2 & 0x3030);
-    const float2 factors = vload_half2(0, (__global const half *)block);
+    const float2 factors = vload_half2(0, (const half *)head);
     return (float4)(factors.s0, factors.s0, factors.s1, factors.s1)
         * (float4)(scales & 255, scales >> 8 & 255, minima & 255, minima >> 8 & 255);
 }

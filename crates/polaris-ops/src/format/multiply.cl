@@ -58,7 +58,8 @@
             } \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        FOR_ALL (uint own = 0; own < UNITS; own += LANES) { \
+        _Pragma("unroll 1") \
+        for (uint own = 0; own < UNITS; own += LANES) { \
             if (first + own + lane < (end)) { \
                 UNIT(t) units[ROWS]; \
                 FOR_ALL (uint r = 0; r < ROWS; ++r) { \

@@ -7,17 +7,17 @@ use polaris_runtime::opencl::{Defines, OpenClDevice};
 /// The text that the parameters here are for.
 pub(crate) const MULTIPLY: &str = include_str!("multiply.cl");
 
-/// Vectors that kernels with blocks are preferred for; with more, tiles read less.
-pub(crate) const MOST_VECTORS: usize = 16;
+/// Vectors that kernels with blocks are preferred for; with more, tiles unpack less.
+pub(crate) const MOST_VECTORS: usize = 32;
 
 /// Rows that a work-item unpacks: each four elements of a vector are read for all of them.
 const ROWS: usize = 2;
 
+/// Work-items in a group where there is little to do.
+const SMALL_GROUP: u16 = 128;
+
 /// Units of all vectors that are in local memory at once: 16 KiB, so that a compute unit has room for several groups.
 const STAGED: usize = 64;
-
-/// Vectors and lanes together: sums of more need more local memory than that.
-const VECTORS_AND_LANES: usize = 32;
 
 /// The parameters of `multiply.cl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,16 +32,21 @@ impl Share {
     /// For a group of so many work-items, of which so many (a power of two) share rows if there is one vector.
     pub fn new(group: usize, lanes: usize, vectors: usize) -> Self {
         let columns = vectors.next_power_of_two().clamp(1, 8);
-        let lanes = lanes.min((VECTORS_AND_LANES / columns).max(4)).min(group);
+        let lanes = lanes.min(STAGED / columns).min(group);
         Self { columns: columns as u8, group: group as u16, lanes: lanes as u16, rows: ROWS as u8 }
     }
 
-    /// With one row for each work-item where two would leave compute units without work.
+    /// With fewer rows for each work-item, but not fewer than `least`, and then smaller groups, where compute units would
+    /// have no work otherwise.
     #[must_use]
-    pub fn spread(self, device: &OpenClDevice, lines: usize, vectors: usize) -> Self {
-        let groups = self.groups(lines, vectors);
-        let is_small = groups < 2 * device.capabilities().compute_units;
-        if is_small { Self { rows: 1, ..self } } else { self }
+    pub fn spread(self, device: &OpenClDevice, lines: usize, vectors: usize, least: u8) -> Self {
+        let units = device.capabilities().compute_units;
+        if self.groups(lines, vectors) >= 2 * units {
+            return self;
+        }
+        let share = Self { rows: least, ..self };
+        let is_enough = share.groups(lines, vectors) >= units || share.group <= SMALL_GROUP;
+        if is_enough { share } else { Self { group: SMALL_GROUP, ..share } }
     }
 
     /// As it suits rows of so many elements: half as many lanes where a quarter of them would have nothing to do.
@@ -118,7 +123,7 @@ mod tests {
         // 16 units need 16 lanes, and 24 as many turns of 16 as of 32.
         assert_eq!([lanes(1024), lanes(1536), lanes(4096), lanes(8960)], [16, 32, 32, 32]);
         assert_eq!(share.lines(), 16);
-        assert_eq!(Share::new(256, 32, 5), Share { columns: 8, lanes: 4, ..share });
+        assert_eq!(Share::new(256, 32, 5), Share { columns: 8, lanes: 8, ..share });
         assert_eq!(share.groups(100, 1), 7);
     }
 }

@@ -32,7 +32,8 @@ unit_q4_k open_q4_k(__global const uchar *row, uint u)
     unit_q4_k unit;
     __global const uchar *block = row + u / 4 * 144;
     unit.ranges = k_ranges(block, u % 4);
-    WORDS(8, block + 16 + u % 4 * 32, unit.words)
+    FOUR_WORDS(block + 16 + u % 4 * 32, unit.words)
+    FOUR_WORDS(block + 32 + u % 4 * 32, unit.words + 4)
     return unit;
 }
 

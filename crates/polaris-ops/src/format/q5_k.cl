@@ -35,8 +35,10 @@ unit_q5_k open_q5_k(__global const uchar *row, uint u)
     unit_q5_k unit;
     __global const uchar *block = row + u / 4 * 176;
     unit.ranges = k_ranges(block, u % 4);
-    WORDS(8, block + 16, unit.fifths)
-    WORDS(8, block + 48 + u % 4 * 32, unit.words)
+    FOUR_WORDS(block + 16, unit.fifths)
+    FOUR_WORDS(block + 32, unit.fifths + 4)
+    FOUR_WORDS(block + 48 + u % 4 * 32, unit.words)
+    FOUR_WORDS(block + 64 + u % 4 * 32, unit.words + 4)
     FOR_ALL (uint j = 0; j < 8; ++j) {
         unit.fifths[j] >>= u % 4 * 2;
     }

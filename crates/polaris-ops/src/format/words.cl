@@ -17,6 +17,9 @@
 #define WORDS(count, p, words) \
     FOR_ALL (uint w_ = 0; w_ < (count); ++w_) { (words)[w_] = ((__global const uint *)(p))[w_]; }
 
+// Four words at bytes that are multiples of 16, as blocks of Q4_K and Q5_K are: one instruction.
+#define FOUR_WORDS(p, words) vstore4(*(__global const uint4 *)(p), 0, words);
+
 // A word at a byte that is a multiple of four, and one at an even byte that begins nothing longer.
 #define WORD(p) (*(__global const uint *)(p))
 #define EVEN_WORD(p) ((uint)((__global const ushort *)(p))[0] | (uint)((__global const ushort *)(p))[1] << 16)

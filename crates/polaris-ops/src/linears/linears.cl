@@ -14,10 +14,9 @@
 //   lines       lines of each weight
 //   groups      the first group of each weight
 //   second      whether a weight is of format C
-//   starts      byte at which each weight begins
 //   strides     bytes from one line to the next
 //
-// Biases and the weight of the norm are dense.
+// Weights begin at bytes. Biases and the weight of the norm are dense.
 
 #define VECTORS sizes.s0
 #define LENGTH sizes.s1
@@ -32,7 +31,7 @@
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void linears_blocks(
-    uint8 sizes, uint4 lines_of, uint4 groups, uint4 second, ulong4 starts, ulong4 strides, float epsilon,
+    uint8 sizes, uint4 lines_of, uint4 groups, uint4 second, ulong4 strides, float epsilon,
     __global float *out, ulong out_at, __global const float *x, ulong x_at,
     __global const float *norm, ulong norm_at,
     __global const uchar *weight_0, ulong weight_0_at, __global const uchar *weight_1, ulong weight_1_at,
@@ -53,8 +52,8 @@ void linears_blocks(
     const uint first_line = (tile - (which == 2 ? groups.s2 : which == 1 ? groups.s1 : 0)) * LINES;
     const uint count = which == 2 ? lines_of.s2 : which == 1 ? lines_of.s1 : lines_of.s0;
     const uint before = which == 2 ? lines_of.s0 + lines_of.s1 : which == 1 ? lines_of.s0 : 0;
-    __global const uchar *weight = which == 2 ? weight_2 + starts.s2 : which == 1 ? weight_1 + starts.s1
-        : weight_0 + starts.s0;
+    __global const uchar *weight = which == 2 ? weight_2 + weight_2_at : which == 1 ? weight_1 + weight_1_at
+        : weight_0 + weight_0_at;
     const ulong stride = which == 2 ? strides.s2 : which == 1 ? strides.s1 : strides.s0;
 #endif
     __global const uchar *lines[ROWS];
@@ -62,7 +61,7 @@ void linears_blocks(
     FOR_ALL (uint r = 0; r < ROWS; ++r) {
 #if GATED
         const ulong line = min(first_line + (slice * ROWS + r) / 2, count - 1);
-        lines[r] = r % 2 == 0 ? weight_0 + starts.s0 + line * strides.s0 : weight_1 + starts.s1 + line * strides.s1;
+        lines[r] = r % 2 == 0 ? weight_0 + weight_0_at + line * strides.s0 : weight_1 + weight_1_at + line * strides.s1;
 #else
         lines[r] = weight + min(first_line + slice * ROWS + r, count - 1) * stride;
 #endif

@@ -154,11 +154,9 @@ pub fn run(op: &Linears, device: &OpenClDevice, parts: &Parts<'_>, output: &Arra
         *lines = weight.shape()[0];
     }
     let is_gated = op.gate.is_some();
-    let share = match is_gated {
-        // A pair of rows is what is gated.
-        true => share,
-        false => share.spread(device, lines.iter().sum(), rows),
-    };
+    // A pair of rows is what is gated.
+    let least = if is_gated { 2 } else { 1 };
+    let share = share.spread(device, lines.iter().sum(), rows, least);
     let config = Config { formats, share, norm: op.norm.is_some(), gate: op.gate, bias: op.bias };
     let kernel = device.kernel(config.key(), "linears_blocks", || config.source())?;
     // Groups of each weight follow those of the one before; a gate makes one weight of two.
@@ -175,14 +173,14 @@ pub fn run(op: &Linears, device: &OpenClDevice, parts: &Parts<'_>, output: &Arra
     let sizes =
         [rows, k, chunks, x_stride, output.layout().strides()[0], parts.weights.len(), 0, 0];
     let mut of_lines = [0u32; 4];
-    let (mut second, mut starts, mut strides) = ([0u32; 4], [0u64; 4], [0u64; 4]);
+    let (mut second, mut starts, mut strides) = ([0u32; 4], [0; MOST_WEIGHTS], [0u64; 4]);
     for (at, weight) in parts.weights.iter().enumerate() {
         let Format::Block(block) = weight.format() else { continue };
-        let bytes = |elements: usize| (elements / block.elements() * block.bytes()) as u64;
+        let bytes = |elements: usize| elements / block.elements() * block.bytes();
         of_lines[at] = lines[at] as u32;
         second[at] = u32::from(block != formats[0]);
         starts[at] = bytes(weight.layout().offset());
-        strides[at] = bytes(weight.layout().strides()[0]);
+        strides[at] = bytes(weight.layout().strides()[0]) as u64;
     }
     let launch = device
         .launch(&kernel)
@@ -190,15 +188,14 @@ pub fn run(op: &Linears, device: &OpenClDevice, parts: &Parts<'_>, output: &Arra
         .value(of_lines)
         .value(first)
         .value(second)
-        .value(starts)
         .value(strides)
         .value(op.norm.unwrap_or(0.0) as f32);
     // What is not there is not read, but a buffer must be passed.
     let mut launch = pass_array(pass_array(launch, output), parts.x);
     launch = pass_array(launch, parts.norm.unwrap_or(parts.x));
-    for at in 0..MOST_WEIGHTS {
+    for (at, start) in starts.into_iter().enumerate() {
         let weight = parts.weights.get(at).unwrap_or(&parts.weights[0]);
-        launch = launch.buffer(weight.buffer(), 0);
+        launch = launch.buffer(weight.buffer(), start);
     }
     for at in 0..MOST_WEIGHTS {
         launch = pass_array(launch, parts.biases.get(at).copied().unwrap_or(parts.x));

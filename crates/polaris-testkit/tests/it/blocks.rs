@@ -105,7 +105,7 @@ fn every_number_of_vectors() {
     for device in devices_under_test().iter().filter(|device| device.as_opencl().is_some()) {
         for (n, blocks) in [(1, 1), (19, 33)] {
             let weight = Weight::new(Block::Q8_0, n, 32 * blocks);
-            for m in 1..=17 {
+            for m in (1..=17).chain([32, 33]) {
                 compare(device, &weight, m, [0, 0], DEFAULT);
             }
         }

@@ -26,7 +26,7 @@ pub(super) fn share(skinny: Skinny, device: &OpenClDevice, factors: &Factors, k:
         Format::Block(block) => share.for_rows(block, k),
         _ => share,
     };
-    share.spread(device, lines, vectors)
+    share.spread(device, lines, vectors, 1)
 }
 
 /// Whether rows of the matrix begin with blocks and lie along k, and vectors can be read in fours.
