@@ -1,9 +1,9 @@
 // Attention of few tokens to a long cache: positions are split into parts, so that there is work for all of a device.
 //
 // Layouts: `cached_attention_split` has a work-group for each token, HEADS_AT_ONCE heads that share keys, and part of
-// WORK_GROUP positions. A work-item scores one position for all of the heads with one read of its key, then work-items
-// take elements of the values side by side, in as many slices of the part as there is room for; each value is read
-// once for all heads. A part of a head leaves VALUES sums, the largest score and the sum of weights in the workspace,
+// WORK_GROUP positions. KEY_LANES work-items side by side read a key, each some of its elements for all heads, and leave
+// their sums in local memory, SCORED positions at a time. Then work-items take elements of the values side by side, in as
+// many slices of the part as there is room for; each value is read once for all heads. A part of a head leaves VALUES sums, the largest score and the sum of weights in the workspace,
 // one part after the other. `cached_attention_combine` has a work-item for each element of the result, which adds the
 // parts in their order.
 //
@@ -19,6 +19,13 @@
 #ifndef WORK_GROUP
 #define WORK_GROUP 256
 #endif
+
+#if WORK_GROUP < 16
+#define KEY_LANES WORK_GROUP
+#else
+#define KEY_LANES 16
+#endif
+#define SCORED (128 / HEADS_AT_ONCE)
 
 #define EACH_HEAD _Pragma("unroll") for (uint h = 0; h < HEADS_AT_ONCE; ++h)
 #define NOT_UNROLLED __attribute__((opencl_unroll_hint(1)))
@@ -41,7 +48,9 @@ __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void cached_attention_split(OPERANDS, uint parts, __global float *work, ulong work_at, __local float *query)
 {
     __local float weights[HEADS_AT_ONCE][WORK_GROUP], shared[HEADS_AT_ONCE][WORK_GROUP];
-    __local ulong value_rows[WORK_GROUP];
+    // With room for one more, so that sums of one lane are not all in the same bank.
+    __local float partials[HEADS_AT_ONCE][SCORED][KEY_LANES + 1];
+    __local ulong key_rows[WORK_GROUP], value_rows[WORK_GROUP];
     const uint lane = get_local_id(0);
     const uint part = get_group_id(0) % parts;
     FIND_QUERY(get_group_id(0) / parts * HEADS_AT_ONCE)
@@ -52,34 +61,57 @@ void cached_attention_split(OPERANDS, uint parts, __global float *work, ulong wo
             query[h * DEPTH + i] = scale * q[query_at + h * strides.s1 + i * strides.s2];
         }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float scores[HEADS_AT_ONCE];
-    EACH_HEAD {
-        scores[h] = lane < count ? 0.0f : -INFINITY;
-    }
     if (lane < count) {
         const uint key = first + lane;
         FIND_ROWS(key)
+        key_rows[lane] = k_row;
         value_rows[lane] = v_row;
-        if (IN_FOURS) {
-            for (uint i = 0; i < DEPTH; i += 4) {
-                const float4 four = LOAD4(K)(k, k_row + i);
-                EACH_HEAD {
-                    __local const float *of = query + h * DEPTH + i;
-                    scores[h] += of[0] * four.s0 + of[1] * four.s1 + of[2] * four.s2 + of[3] * four.s3;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint begun = 0; begun < count; begun += SCORED) {
+        const uint end_of_pass = min(count - begun, (uint)SCORED);
+        for (uint at = lane / KEY_LANES; at < end_of_pass; at += WORK_GROUP / KEY_LANES) {
+            const ulong k_row = key_rows[begun + at];
+            float sums[HEADS_AT_ONCE];
+            EACH_HEAD {
+                sums[h] = 0.0f;
+            }
+            if (IN_FOURS) {
+                for (uint i = lane % KEY_LANES * 4; i < DEPTH; i += 4 * KEY_LANES) {
+                    const float4 four = LOAD4(K)(k, k_row + i);
+                    EACH_HEAD {
+                        __local const float *of = query + h * DEPTH + i;
+                        sums[h] += of[0] * four.s0 + of[1] * four.s1 + of[2] * four.s2 + of[3] * four.s3;
+                    }
+                }
+            } else {
+                for (uint i = lane % KEY_LANES; i < DEPTH; i += KEY_LANES) {
+                    const float one = (float)LOAD(K)(k, k_row + i * cache_strides.s3);
+                    EACH_HEAD {
+                        sums[h] += query[h * DEPTH + i] * one;
+                    }
                 }
             }
-        } else {
-            for (uint i = 0; i < DEPTH; ++i) {
-                const float one = (float)LOAD(K)(k, k_row + i * cache_strides.s3);
-                EACH_HEAD {
-                    scores[h] += query[h * DEPTH + i] * one;
-                }
+            EACH_HEAD {
+                partials[h][at][lane % KEY_LANES] = sums[h];
             }
         }
-        EACH_HEAD {
-            FINISH_SCORE(scores[h], key, HAS_SLOPES ? slopes[slopes_at + head + h] : 0.0f)
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint sum = lane; sum < end_of_pass * HEADS_AT_ONCE; sum += WORK_GROUP) {
+            const uint h = sum / end_of_pass, at = sum % end_of_pass;
+            float score = 0.0f;
+            for (uint i = 0; i < KEY_LANES; ++i) {
+                score += partials[h][at][i];
+            }
+            const uint key = first + begun + at;
+            FINISH_SCORE(score, key, HAS_SLOPES ? slopes[slopes_at + head + h] : 0.0f)
+            weights[h][begun + at] = score;
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    float scores[HEADS_AT_ONCE];
+    EACH_HEAD {
+        scores[h] = lane < count ? weights[h][lane] : -INFINITY;
     }
     EACH_HEAD {
         shared[h][lane] = scores[h];

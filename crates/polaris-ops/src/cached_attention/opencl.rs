@@ -138,8 +138,10 @@ impl Config {
 
     /// Bytes of local memory.
     fn local_bytes(&self, depth: usize) -> usize {
-        self.heads * (depth.max(1) + 2 * self.work_group) * size_of::<f32>()
-            + self.work_group * size_of::<u64>()
+        // Of split positions, rows of keys and the sums of lanes.
+        let (rows, sums) = if self.kernel == Kernel::Split { (2, 128 * 17) } else { (1, 0) };
+        (self.heads * (depth.max(1) + 2 * self.work_group) + sums) * size_of::<f32>()
+            + rows * self.work_group * size_of::<u64>()
     }
 }
 
