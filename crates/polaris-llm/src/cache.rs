@@ -80,11 +80,17 @@ impl Cache {
             let array = |size: usize| ty.zeros(device, &[blocks, BLOCK, heads, size]);
             // A launch costs more than what it writes of a few tokens.
             if device.as_opencl().is_some() && values == Some(keys) {
-                let both = ty.zeros(device, &[blocks, BLOCK, 2 * heads, keys])?;
-                let half = |first: usize| both.slice(2, first..first + heads, 1);
-                let (keys, values) = (half(0)?, half(heads)?);
-                layers.push(Some(LayerCache { keys, values, both: Some(both) }));
-                continue;
+                match ty.zeros(device, &[blocks, BLOCK, 2 * heads, keys]) {
+                    Ok(both) => {
+                        let half = |first: usize| both.slice(2, first..first + heads, 1);
+                        let (keys, values) = (half(0)?, half(heads)?);
+                        layers.push(Some(LayerCache { keys, values, both: Some(both) }));
+                        continue;
+                    }
+                    // In two arrays there may be room.
+                    Err(Error::Runtime(polaris_runtime::Error::AllocationTooLarge { .. })) => {}
+                    Err(error) => return Err(error),
+                }
             }
             let keys = array(keys)?;
             let values = match (values, layer.latent) {

@@ -179,10 +179,8 @@ impl Decoder<'_> {
         }
         let names = ["attn_q", "attn_k", "attn_v"];
         if layer.shares.is_none() {
-            let names = names.map(|name| scope.name(name));
-            if let Some((joined, rows)) = self.linears("attn_qkv", x, &names, None)?
-                && rows == sizes
-            {
+            let layers = [0, 1, 2].map(|at| (scope.name(names[at]), sizes[at]));
+            if let Some(joined) = self.linears("attn_qkv", x, &layers, None)? {
                 return Ok((self.cut(joined, sizes)?, None));
             }
         }

@@ -280,13 +280,15 @@ impl Builder {
 
     /// The input, the weight and the epsilon of the RMS norm that a value is the result of.
     fn norm_before(&self, value: Value) -> Option<(Value, Value, f64)> {
-        let step = self.steps.iter().rfind(|step| step.output == value)?;
+        let at = self.steps.iter().rposition(|step| step.output == value)?;
+        let step = &self.steps[at];
         let norm = step.operation.fixed::<Norm>()?;
         let &[x, weight] = &step.inputs[..] else { return None };
-        // What was normalised in place is no longer there.
-        let is_there = self.root(x) != self.root(value);
+        // What was written since, or by the norm itself, is no longer there.
+        let is_there = |step: &Draft| self.root(step.output) != self.root(x);
         let is_rms = norm.kind == NormKind::Rms && norm.has_weight;
-        (is_rms && is_there).then_some((x, weight, norm.epsilon))
+        let is_kept = self.steps[at..].iter().all(is_there);
+        (is_rms && is_kept).then_some((x, weight, norm.epsilon))
     }
 
     /// Whether a value is the result of a norm that may become a part of what reads it.
@@ -373,6 +375,7 @@ impl Builder {
         arena: &mut Arena,
     ) -> Result<(Plan, Option<Array>)> {
         self.drop_unread(result);
+        debug_assert!(self.reads_what_is_there(), "a step reads what no step before it wrote");
         let spans = self.spans(result);
         let (offsets, bytes) = place(&spans);
         let arena = arena.reserve(&self.device, bytes)?;
@@ -410,6 +413,17 @@ impl Builder {
             output,
         });
         Ok((Plan::new(steps.collect()), logits))
+    }
+
+    /// Whether each value of the arena is written before it is read.
+    fn reads_what_is_there(&self) -> bool {
+        let mut is_written: Vec<bool> =
+            self.values.iter().map(|entry| !matches!(entry.origin, Origin::Made(_))).collect();
+        self.steps.iter().all(|step| {
+            let is_there = step.inputs.iter().all(|&input| is_written[self.root(input).0]);
+            is_written[self.root(step.output).0] = true;
+            is_there
+        })
     }
 
     /// Leaves out steps whose results nobody reads: norms that became a part of what follows.

@@ -200,35 +200,39 @@ impl Decoder<'_> {
         Ok(Some((weight.clone(), bias.cloned())))
     }
 
-    /// The linear layers of some names side by side in one launch, `[tokens, all rows]`, and the rows of each; `None` if
-    /// they must be computed one by one.
+    /// The linear layers of some names, with so many rows each, side by side or gated in one launch; `None` if they must be
+    /// computed one by one.
     pub fn linears(
         &mut self,
         label: &str,
         x: Value,
-        names: &[String],
+        layers: &[(String, usize)],
         gate: Option<Activation>,
-    ) -> Result<Option<(Value, Vec<usize>)>> {
-        let mut weights = Vec::with_capacity(names.len());
-        let mut biases = Vec::with_capacity(names.len());
-        for name in names {
+    ) -> Result<Option<Value>> {
+        let mut weights = Vec::with_capacity(layers.len());
+        let mut biases = Vec::with_capacity(layers.len());
+        for (name, rows) in layers {
             let Some((weight, bias)) = self.plain_layer(x, name)? else { return Ok(None) };
+            if weight.shape()[0] != *rows {
+                return Ok(None);
+            }
             weights.push(weight);
             biases.extend(bias);
         }
         if !biases.is_empty() && biases.len() != weights.len() {
             return Ok(None);
         }
-        let rows = weights.iter().map(|weight| weight.shape()[0]).collect();
-        let output = self.build.linears(label, x, &weights, &biases, gate)?;
-        Ok(output.map(|output| (output, rows)))
+        self.build.linears(label, x, &weights, &biases, gate)
     }
 
     /// The product with a matrix of the model, and its bias if there is one; `None` without the matrix.
     pub fn linear(&mut self, x: Value, name: &str) -> Result<Option<Value>> {
         let label = name.rsplit('.').next().unwrap_or(name).to_owned();
         let full = format!("{name}.weight");
-        if let Some((output, _)) = self.normed_linear(&label, x, name)? {
+        if self.build.is_normed(x)
+            && let Some((weight, bias)) = self.plain_layer(x, name)?
+            && let Some(output) = self.build.linears(&label, x, &[weight], bias.as_slice(), None)?
+        {
             return Ok(Some(output));
         }
         let Some(weight) = self.weights.find(&full) else { return Ok(None) };
@@ -268,19 +272,6 @@ impl Decoder<'_> {
         }
         let bias = bias.map(|bias| self.build.given(&bias));
         self.build.linear(&label, x, weight, bias).map(Some)
-    }
-
-    /// A layer whose input comes from a norm, both in one launch.
-    fn normed_linear(
-        &mut self,
-        label: &str,
-        x: Value,
-        name: &str,
-    ) -> Result<Option<(Value, Vec<usize>)>> {
-        match self.build.is_normed(x) {
-            true => self.linears(label, x, &[name.to_owned()], None),
-            false => Ok(None),
-        }
     }
 
     /// As [`Self::linear`], for a matrix that must be there.

@@ -93,10 +93,8 @@ impl Decoder<'_> {
             return Ok(None);
         }
         if self.weights.has(&format!("{}.weight", names[0])) {
-            let hidden = self.linears("ffn_gated", x, &names, Some(gate))?;
-            return Ok(hidden
-                .filter(|(_, rows)| *rows == [width, width])
-                .map(|(hidden, _)| hidden));
+            let layers = names.map(|name| (name, width));
+            return self.linears("ffn_gated", x, &layers, Some(gate));
         }
         // Gate and up in one matrix, the gate first.
         match self.plain_layer(x, &names[1])? {

@@ -103,7 +103,7 @@ fn weights_stay_as_they_are_stored() {
 
 /// A launch costs some microseconds, which is as much as reading megabytes.
 #[test]
-fn a_token_takes_few_launches() {
+fn a_token_takes_few_steps() {
     for device in devices().iter().filter(|device| device.as_opencl().is_some()) {
         let steps = |tiny: Tiny| engine(tiny, device, exact()).describe(1).unwrap();
         let llama = Tiny { ty: TensorType::Q4_0, ..Tiny::LLAMA };

@@ -26,17 +26,18 @@
 #define CHUNKS (STRIP > 2 * CHUNK * PITCH ? STRIP : 2 * CHUNK * PITCH)
 #define UNROLLED _Pragma("unroll")
 
-// Puts four elements of a row into local memory, as four columns.
-#define PUT_COLUMN(target, row, four, value) \
-    UNROLLED for (uint j = 0; j < 4; ++j) { \
-        (target)[(4 * (four) + j) * PITCH + (row)] = value[j]; \
-    }
+// Puts four elements of a row into local memory, below one another.
+#define PUT_COLUMN(target, four, value) \
+    (target)[(4 * (four) + 0) * PITCH] = value.s0; \
+    (target)[(4 * (four) + 1) * PITCH] = value.s1; \
+    (target)[(4 * (four) + 2) * PITCH] = value.s2; \
+    (target)[(4 * (four) + 3) * PITCH] = value.s3;
 
 // Combines a vector of four rows over the items that share them; all get the result.
 #define COMBINE_ROWS(vector, combine) \
     *(__local float4 *)(chunks + x * PITCH + 4 * y) = vector; \
     barrier(CLK_LOCAL_MEM_FENCE); \
-    _Pragma("unroll 2") \
+    _Pragma("unroll 1") \
     for (uint i = 0; i < TILE / 4; ++i) { \
         const float4 other = *(__local float4 *)(chunks + i * PITCH + 4 * y); \
         vector = i == 0 ? other : combine(vector, other); \
@@ -44,14 +45,33 @@
     barrier(CLK_LOCAL_MEM_FENCE);
 #define PLUS(a, b) ((a) + (b))
 #define EACH_ROW UNROLLED for (uint r = 0; r < 4; ++r)
+#define NOT_UNROLLED __attribute__((opencl_unroll_hint(1)))
+
+// An item's scores or weights in local memory, a line for each position.
+#define OWN(c) (*(__local float4 *)(weights + (4 * x + c) * PITCH + 4 * y))
+#define PUT_WEIGHTS(s) \
+    OWN(0) = (float4)(s[0].s0, s[1].s0, s[2].s0, s[3].s0); \
+    OWN(1) = (float4)(s[0].s1, s[1].s1, s[2].s1, s[3].s1); \
+    OWN(2) = (float4)(s[0].s2, s[1].s2, s[2].s2, s[3].s2); \
+    OWN(3) = (float4)(s[0].s3, s[1].s3, s[2].s3, s[3].s3);
+#define GET_WEIGHTS(s) \
+    { \
+        const float4 a = OWN(0), b = OWN(1), c = OWN(2), d = OWN(3); \
+        s[0] = (float4)(a.s0, b.s0, c.s0, d.s0); \
+        s[1] = (float4)(a.s1, b.s1, c.s1, d.s1); \
+        s[2] = (float4)(a.s2, b.s2, c.s2, d.s2); \
+        s[3] = (float4)(a.s3, b.s3, c.s3, d.s3); \
+    }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void cached_attention_tiled(OPERANDS)
 {
     __local float weights[TILE * PITCH] __attribute__((aligned(16)));
     __local float chunks[CHUNKS] __attribute__((aligned(16)));
-    // Where the queries of rows are, their sequences, and what they see; where keys and values of a tile are.
-    __local ulong query_rows[TILE], key_rows[TILE], value_rows[TILE];
+    // Where queries and results of rows are, their sequences, what they see, their sinks and slopes; where keys and values
+    // of a tile are. Few numbers of a kernel fit in scalar registers.
+    __local ulong query_rows[TILE], result_rows[TILE], key_rows[TILE], value_rows[TILE];
+    __local float first_scores[TILE], of_slopes[TILE];
     __local uint sequences[TILE], positions[TILE], begins[TILE], ends[TILE], visible[TILE];
     const uint item = get_local_id(0), x = item % 16, y = item / 16;
     const uint rows = QUERIES / HEADS * SHARING, blocks = (rows + TILE - 1) / TILE;
@@ -67,8 +87,11 @@ void cached_attention_tiled(OPERANDS)
         const uint in_chunk = CHUNK_OF_POSITIONS > 0 ? position / CHUNK_OF_POSITIONS * CHUNK_OF_POSITIONS : 0;
         sequences[item] = (uint)clamp(tokens[tokens_at + 2 * token], 0, (int)SEQUENCES - 1);
         positions[item] = position;
+        first_scores[item] = HAS_SINKS ? sinks[sinks_at + head] : -INFINITY;
         begins[item] = max(in_window, in_chunk);
         ends[item] = end;
+        of_slopes[item] = HAS_SLOPES ? slopes[slopes_at + head] : 0.0f;
+        result_rows[item] = RESULT_AT;
         query_rows[item] = q_at + (ulong)token * strides.s0 + (ulong)head * strides.s1;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -88,14 +111,8 @@ void cached_attention_tiled(OPERANDS)
             UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
                 results[r][t] = (float4)(0.0f);
             }
-            largest[r] = -INFINITY;
-            sum[r] = 0.0f;
-            if (HAS_SINKS) {
-                const uint row = min(first_row + 4 * y + r, rows - 1);
-                const float sink = sinks[sinks_at + key_head * SHARING + row % SHARING];
-                largest[r] = LARGER(largest[r], sink);
-                sum[r] = x == 0 ? exp(sink - (largest[r] == -INFINITY ? 0.0f : largest[r])) : 0.0f;
-            }
+            largest[r] = LARGER(-INFINITY, first_scores[4 * y + r]);
+            sum[r] = HAS_SINKS && x == 0 ? exp(first_scores[4 * y + r] - (largest[r] == -INFINITY ? 0.0f : largest[r])) : 0.0f;
         }
         for (uint first = lowest; first < highest; first += TILE) {
             if (item < TILE) {
@@ -120,24 +137,27 @@ void cached_attention_tiled(OPERANDS)
             for (uint element = 0; element < DEPTH; element += CHUNK) {
                 barrier(CLK_LOCAL_MEM_FENCE);
                 const uint row = item / 4, four = item % 4, at = element + 4 * four;
-                float query[4], key[4];
-                UNROLLED for (uint j = 0; j < 4; ++j) {
-                    query[j] = at + j < DEPTH ? scale * q[query_rows[row] + (at + j) * strides.s2] : 0.0f;
-                    key[j] = 0.0f;
-                }
+                __local float *query = chunks + row, *key = chunks + CHUNK * PITCH + row;
                 if (IN_FOURS) {
+                    float4 of_query = (float4)(0.0f), of_key = (float4)(0.0f);
                     if (at < DEPTH) {
-                        vstore4(LOAD4(K)(k, key_rows[row] + at), 0, key);
+                        of_query = scale * vload4(0, q + query_rows[row] + at);
+                        of_key = LOAD4(K)(k, key_rows[row] + at);
                     }
+                    PUT_COLUMN(query, four, of_query)
+                    PUT_COLUMN(key, four, of_key)
                 } else {
-                    UNROLLED for (uint j = 0; j < 4; ++j) {
-                        key[j] = at + j < DEPTH ? (float)LOAD(K)(k, key_rows[row] + (at + j) * cache_strides.s3) : 0.0f;
+                    NOT_UNROLLED for (uint j = 0; j < 4; ++j) {
+                        const uint i = min(at + j, DEPTH - 1);
+                        const bool exists = at + j < DEPTH;
+                        const float of_query = scale * q[query_rows[row] + i * strides.s2];
+                        const float of_key = (float)LOAD(K)(k, key_rows[row] + i * cache_strides.s3);
+                        query[(4 * four + j) * PITCH] = exists ? of_query : 0.0f;
+                        key[(4 * four + j) * PITCH] = exists ? of_key : 0.0f;
                     }
                 }
-                PUT_COLUMN(chunks, row, four, query)
-                PUT_COLUMN(chunks + CHUNK * PITCH, row, four, key)
                 barrier(CLK_LOCAL_MEM_FENCE);
-                _Pragma("unroll 4")
+                _Pragma("unroll 2")
                 for (uint i = 0; i < CHUNK; ++i) {
                     const float4 left = *(__local float4 *)(chunks + i * PITCH + 4 * y);
                     const float4 right = *(__local float4 *)(chunks + (CHUNK + i) * PITCH + 4 * x);
@@ -148,19 +168,25 @@ void cached_attention_tiled(OPERANDS)
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
+            if (cap > 0.0f || HAS_SLOPES) {
+                // One after the other, in the item's own part of the weights: unrolled, the masks of all would be kept in
+                // scalar registers.
+                PUT_WEIGHTS(s)
+                NOT_UNROLLED for (uint own = 0; own < 16; ++own) {
+                    const uint row = 4 * y + own % 4, column = 4 * x + own / 4;
+                    const uint position = positions[row], key = first + column;
+                    float score = weights[column * PITCH + row];
+                    FINISH_SCORE(score, key, of_slopes[row])
+                    weights[column * PITCH + row] = score;
+                }
+                GET_WEIGHTS(s)
+            }
             float4 most;
             EACH_ROW {
                 const uint row = 4 * y + r;
-                const uint4 keys = (uint4)(first + 4 * x) + (uint4)(0, 1, 2, 3);
-                const float4 distance = convert_float4(keys) - (float)positions[row];
-                if (cap > 0.0f) {
-                    s[r] = cap * tanh(s[r] / cap);
-                }
-                if (HAS_SLOPES) {
-                    const uint head = key_head * SHARING + min(first_row + row, rows - 1) % SHARING;
-                    s[r] += slopes[slopes_at + head] * distance;
-                }
-                s[r] = select((float4)(-INFINITY), s[r], keys >= begins[row] && keys < ends[row]);
+                // From the first position that the row sees on.
+                const uint4 places = (uint4)(first + 4 * x - begins[row]) + (uint4)(0, 1, 2, 3);
+                s[r] = select((float4)(-INFINITY), s[r], places < ends[row] - begins[row]);
                 // fmax passes over NaN, which shows in the sum.
                 const float of_row = fmax(fmax(s[r].s0, s[r].s1), fmax(s[r].s2, s[r].s3));
                 if (r == 0) most.s0 = of_row;
@@ -182,28 +208,24 @@ void cached_attention_tiled(OPERANDS)
                     results[r][t] *= factor;
                 }
             }
-            *(__local float4 *)(weights + (4 * x + 0) * PITCH + 4 * y) = (float4)(s[0].s0, s[1].s0, s[2].s0, s[3].s0);
-            *(__local float4 *)(weights + (4 * x + 1) * PITCH + 4 * y) = (float4)(s[0].s1, s[1].s1, s[2].s1, s[3].s1);
-            *(__local float4 *)(weights + (4 * x + 2) * PITCH + 4 * y) = (float4)(s[0].s2, s[1].s2, s[2].s2, s[3].s2);
-            *(__local float4 *)(weights + (4 * x + 3) * PITCH + 4 * y) = (float4)(s[0].s3, s[1].s3, s[2].s3, s[3].s3);
+            PUT_WEIGHTS(s)
             for (uint part = 0; part < TILE; part += STRIDE) {
                 if (part > 0) {
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
-                UNROLLED for (uint i = 0; i < STRIP / 4; i += GROUP) {
-                    const uint place = item + i;
+                NOT_UNROLLED for (uint place = item; place < STRIP / 4; place += GROUP) {
                     const uint row = part + place / (TILE / 4 * VALUE_TILES), at = place % (TILE / 4 * VALUE_TILES) * 4;
-                    float value[4];
+                    __local float *value = chunks + place * 4;
                     if (VALUES_IN_FOURS && at < VALUES) {
-                        vstore4(LOAD4(V)(v, value_rows[row] + at), 0, value);
+                        const float4 four = LOAD4(V)(v, value_rows[row] + at);
+                        *(__local float4 *)value = visible[row] ? four : (float4)(0.0f);
                     } else {
-                        UNROLLED for (uint j = 0; j < 4; ++j) {
-                            value[j] = at + j < VALUES
-                                ? (float)LOAD(V)(v, value_rows[row] + (at + j) * cache_strides.s7) : 0.0f;
+                        NOT_UNROLLED for (uint j = 0; j < 4; ++j) {
+                            const uint i = min(at + j, VALUES - 1);
+                            const float one = (float)LOAD(V)(v, value_rows[row] + i * cache_strides.s7);
+                            value[j] = visible[row] && at + j < VALUES ? one : 0.0f;
                         }
                     }
-                    *(__local float4 *)(chunks + place * 4) =
-                        visible[row] ? (float4)(value[0], value[1], value[2], value[3]) : (float4)(0.0f);
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 _Pragma("unroll 2")
@@ -224,21 +246,23 @@ void cached_attention_tiled(OPERANDS)
         float4 sums = (float4)(sum[0], sum[1], sum[2], sum[3]);
         COMBINE_ROWS(sums, PLUS)
         const float sum_of[4] = {sums.s0, sums.s1, sums.s2, sums.s3};
+        float inverse[4];
         EACH_ROW {
-            const uint row = 4 * y + r;
-            if (row >= from && row < to) {
-                const uint token = (first_row + row) / SHARING, head = key_head * SHARING + (first_row + row) % SHARING;
-                const ulong at = RESULT_AT;
-                const float inverse = sum_of[r] == 0.0f ? 0.0f : 1.0f / sum_of[r];
-                UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
-                    const uint i = t * TILE + 4 * x;
-                    const float4 result = results[r][t] * inverse;
-                    if (i + 0 < VALUES) out[at + (i + 0) * strides.s5] = result.s0;
-                    if (i + 1 < VALUES) out[at + (i + 1) * strides.s5] = result.s1;
-                    if (i + 2 < VALUES) out[at + (i + 2) * strides.s5] = result.s2;
-                    if (i + 3 < VALUES) out[at + (i + 3) * strides.s5] = result.s3;
+            inverse[r] = sum_of[r] == 0.0f ? 0.0f : 1.0f / sum_of[r];
+        }
+        // Through local memory, so that neighbours in it are written by neighbours.
+        UNROLLED for (uint t = 0; t < VALUE_TILES; ++t) {
+            EACH_ROW {
+                *(__local float4 *)(weights + (4 * y + r) * PITCH + 4 * x) = results[r][t] * inverse[r];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            NOT_UNROLLED for (uint place = item; place < TILE * TILE; place += GROUP) {
+                const uint row = place / TILE, i = t * TILE + place % TILE;
+                if (row >= from && row < to && i < VALUES) {
+                    out[result_rows[row] + i * strides.s5] = weights[row * PITCH + place % TILE];
                 }
             }
+            barrier(CLK_LOCAL_MEM_FENCE);
         }
         from = to;
     }

@@ -58,7 +58,7 @@ const TILED_GROUP: usize = 256;
 const MOST_TILED_VALUES: usize = 4;
 
 /// Bytes of local memory of a group of tiles: weights, chunks of factors, and where rows are.
-const TILED_BYTES: usize = 4 * TILE * (TILE + 4) + 4 * 2 * 16 * (TILE + 4) + TILE * (3 * 8 + 5 * 4);
+const TILED_BYTES: usize = 4 * TILE * (TILE + 4) + 4 * 2 * 16 * (TILE + 4) + TILE * (4 * 8 + 7 * 4);
 
 const OPERANDS: &str = include_str!("cached_operands.cl");
 const PARTS: &[&str] = &[ELEMENT, OPERANDS, include_str!("cached_attention.cl")];
@@ -200,8 +200,9 @@ pub fn supports(
         }
 }
 
-/// Tokens of prompts take tiles. Few tokens that see many positions have them split: otherwise there would be a
-/// work-group for each head only. Nobody knows here how tokens are distributed over sequences, but on the average.
+/// Tokens of prompts take tiles, if these are work for all of a device. Few tokens that see many positions have them
+/// split: otherwise there would be a work-group for each head only. Nobody knows here how tokens are distributed over
+/// sequences; with many places for them, few tokens may be of as many.
 pub fn preferred(
     op: &CachedAttention,
     device: &OpenClDevice,
@@ -209,11 +210,15 @@ pub fn preferred(
     arrays: &Inputs<'_>,
     output: &Array,
 ) -> Option<Kernel> {
+    let are_many = sizes.tokens > MOST_SPLIT_TOKENS;
+    let tiles = (sizes.tokens * sizes.group()).div_ceil(TILE) * sizes.key_heads;
     let is_prompt = sizes.tokens > FEW_TOKENS * sizes.sequences;
-    let kernel = match is_prompt {
-        true => Kernel::Tiled,
-        false if op.most_seen() > work_group(device) => Kernel::Split,
-        false => Kernel::Grouped,
+    let kernel = if are_many || is_prompt && tiles >= device.capabilities().compute_units {
+        Kernel::Tiled
+    } else if op.most_seen() > work_group(device) {
+        Kernel::Split
+    } else {
+        Kernel::Grouped
     };
     supports(kernel, device, sizes, arrays, output).then_some(kernel)
 }
@@ -282,7 +287,7 @@ pub fn run(
                 op.longest,
                 limit(op.window),
                 limit(op.chunk),
-                usize::from(in_fours(arrays.k)),
+                usize::from(in_fours(arrays.k) && q[2] == 1),
             ]))
             .value(numbers([
                 q[0],

@@ -186,7 +186,7 @@ fn spoil_unseen(cache: &mut Operand, seen: &[bool], key_heads: usize) {
     }
 }
 
-/// A weight is off by as much as its score, relative to itself.
+/// A weight is off by as much as its score, relative to itself; one below the normal numbers may be zero.
 fn magnitudes(op: &CachedAttention, sizes: &Sizes, inputs: &[Operand]) -> Vec<f64> {
     let elements: Vec<Vec<f64>> = inputs.iter().map(Operand::elements).collect();
     let absolute = |values: &[f64]| values.iter().map(|value| value.abs()).collect();
@@ -196,6 +196,7 @@ fn magnitudes(op: &CachedAttention, sizes: &Sizes, inputs: &[Operand]) -> Vec<f6
     // Scores of magnitudes, without what makes them smaller.
     let plain = CachedAttention { softcap: None, slopes: false, ..*op };
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+    let smallest = f64::from(f32::MIN_POSITIVE / f32::EPSILON);
     let mut scales = Vec::with_capacity(sizes.tokens * sizes.heads * sizes.values);
     for token in 0..sizes.tokens {
         for head in 0..sizes.heads {
@@ -207,7 +208,7 @@ fn magnitudes(op: &CachedAttention, sizes: &Sizes, inputs: &[Operand]) -> Vec<f6
                 sums.iter().fold(1.0f64, |most, sum| most.max(finite(1.0 + sum.abs() + added)));
             for i in 0..sizes.values {
                 let terms = rows.iter().zip(&weights).map(|(row, weight)| {
-                    finite(error * weight * elements[2][row * sizes.values + i].abs())
+                    finite(error * weight.max(smallest) * elements[2][row * sizes.values + i].abs())
                 });
                 scales.push(terms.sum());
             }

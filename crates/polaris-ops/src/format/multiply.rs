@@ -37,10 +37,17 @@ impl Share {
     }
 
     /// With fewer rows for each work-item, but not fewer than `least`, and then smaller groups, where compute units would
-    /// have no work otherwise.
+    /// have no work otherwise. There are `batches` of lines and vectors.
     #[must_use]
-    pub fn spread(self, device: &OpenClDevice, lines: usize, vectors: usize, least: u8) -> Self {
-        let units = device.capabilities().compute_units;
+    pub fn spread(
+        self,
+        device: &OpenClDevice,
+        lines: usize,
+        vectors: usize,
+        batches: usize,
+        least: u8,
+    ) -> Self {
+        let units = device.capabilities().compute_units.div_ceil(batches.max(1));
         if self.groups(lines, vectors) >= 2 * units {
             return self;
         }
@@ -78,6 +85,14 @@ impl Share {
     /// Groups for so many rows and vectors.
     pub fn groups(self, lines: usize, vectors: usize) -> usize {
         lines.div_ceil(self.lines()) * vectors.div_ceil(usize::from(self.columns))
+    }
+
+    /// Bytes of local memory of a group, with the largest units.
+    pub fn local_bytes(self) -> usize {
+        let columns = usize::from(self.columns);
+        let staged = columns * 64 * (usize::from(self.lanes) * self.repeats() + 1);
+        let sums = usize::from(self.group) * usize::from(self.rows) * columns;
+        (staged.max(sums) + 16) * size_of::<f32>()
     }
 
     /// Units of a work-item between two barriers.

@@ -10,7 +10,7 @@
 // GATED; HAS_BIAS; ACTIVATION(a), the function of the gate; the others as in format/multiply.cl.
 //
 // Arguments:
-//   sizes       vectors, elements of a vector, groups of vectors, stride of vectors, of results, number of weights
+//   sizes       vectors, elements of a vector, groups of vectors, stride of vectors, of results
 //   lines       lines of each weight
 //   groups      the first group of each weight
 //   second      whether a weight is of format C
@@ -24,6 +24,7 @@
 
 #define X_FOUR(c, i) LOAD4(f32)(x, vector_at[c] + (i))
 #if NORM
+#undef PREPARE
 #define PREPARE(c, i, four) \
     squares[c] += dot(four, four); \
     four *= vload4(0, norm + norm_at + (i));
@@ -84,24 +85,27 @@ void linears_blocks(
         MULTIPLY_UNITS(B, 0, LENGTH / ELEMENTS(B))
     }
 #if NORM
-    __local float means[WORK_GROUP * COLUMNS];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local float *squared = (__local float *)space;
     FOR_ALL (uint c = 0; c < COLUMNS; ++c) {
-        means[get_local_id(0) * COLUMNS + c] = squares[c];
+        squared[get_local_id(0) * COLUMNS + c] = squares[c];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    ADD_HALVES(means, WORK_GROUP, COLUMNS)
-#define NORMALISED(sum, c) ((sum) * rsqrt(means[c] / (float)LENGTH + epsilon))
+    ADD_HALVES(squared, WORK_GROUP, COLUMNS)
+    // A work-item stores sums of one vector: groups are multiples of their number.
+    const float factor = rsqrt(squared[get_local_id(0) % COLUMNS] / (float)LENGTH + epsilon);
+#define NORMALISED(sum) ((sum) * factor)
 #else
-#define NORMALISED(sum, c) (sum)
+#define NORMALISED(sum) (sum)
 #endif
     COMBINE_SUMS
 #if GATED
     for (uint at = get_local_id(0); at < LINES / 2 * COLUMNS; at += WORK_GROUP) {
         const uint c = at % COLUMNS, pair = at / COLUMNS, line = first_line + pair, vector = first_vector + c;
         if (line < count && vector < VECTORS) {
-            const float first = NORMALISED(parts[2 * pair * COLUMNS + c], c) + (HAS_BIAS ? bias_0[bias_0_at + line] : 0.0f);
+            const float first = NORMALISED(parts[2 * pair * COLUMNS + c]) + (HAS_BIAS ? bias_0[bias_0_at + line] : 0.0f);
             const float other =
-                NORMALISED(parts[(2 * pair + 1) * COLUMNS + c], c) + (HAS_BIAS ? bias_1[bias_1_at + line] : 0.0f);
+                NORMALISED(parts[(2 * pair + 1) * COLUMNS + c]) + (HAS_BIAS ? bias_1[bias_1_at + line] : 0.0f);
             out[out_at + (ulong)vector * sizes.s4 + line] = ACTIVATION(first) * other;
         }
     }
@@ -110,7 +114,7 @@ void linears_blocks(
     EACH_SUM {
         const uint c = at % COLUMNS, line = first_line + at / COLUMNS, vector = first_vector + c;
         if (line < count && vector < VECTORS) {
-            const float sum = NORMALISED(parts[at], c) + (HAS_BIAS ? bias[line] : 0.0f);
+            const float sum = NORMALISED(parts[at]) + (HAS_BIAS ? bias[line] : 0.0f);
             out[out_at + (ulong)vector * sizes.s4 + before + line] = sum;
         }
     }

@@ -13,7 +13,7 @@ use polaris_runtime::DeviceRef;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-use crate::format::{Format, MOST_VECTORS};
+use crate::format::Format;
 use crate::matmul::{Activation, Precision, activation_reference};
 use crate::operation::{Operation, check_apart, writes_each_element_once};
 use crate::work::elements;
@@ -49,9 +49,7 @@ pub struct Linears {
 /// Whether one launch computes layers of so many rows with these weights on a device, `[n, k]` each; with `gated` the
 /// first gates the second.
 pub fn is_one_launch(device: &DeviceRef, rows: usize, weights: &[&Array], gated: bool) -> bool {
-    device
-        .as_opencl()
-        .is_some_and(|device| rows <= MOST_VECTORS && opencl::takes(device, rows, weights, gated))
+    device.as_opencl().is_some_and(|device| opencl::takes(device, rows, weights, gated))
 }
 
 /// The inputs by their roles.

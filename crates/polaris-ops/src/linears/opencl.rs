@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use polaris_runtime::Device;
 use polaris_runtime::opencl::{Defines, OpenClDevice, ProgramSource};
 
 use super::{Linears, MOST_WEIGHTS, NAME, Parts};
@@ -120,10 +121,12 @@ pub fn takes(device: &OpenClDevice, rows: usize, weights: &[&Array], gated: bool
         _ => false,
     };
     let k = weights.first().map_or(0, |weight| weight.shape()[1]);
-    (1..=4 * MOST_VECTORS).contains(&rows)
+    (1..=MOST_VECTORS).contains(&rows)
         && k > 0
         && group.is_power_of_two()
         && group >= LANES
+        && Share::new(group, LANES, rows).local_bytes() as u64
+            <= device.capabilities().local_memory_bytes
         && weights.len() <= MOST_WEIGHTS
         && weights.iter().all(is_in_lines)
         && formats(weights).is_some_and(|[one, other]| !gated || one == other)
@@ -156,7 +159,7 @@ pub fn run(op: &Linears, device: &OpenClDevice, parts: &Parts<'_>, output: &Arra
     let is_gated = op.gate.is_some();
     // A pair of rows is what is gated.
     let least = if is_gated { 2 } else { 1 };
-    let share = share.spread(device, lines.iter().sum(), rows, least);
+    let share = share.spread(device, lines.iter().sum(), rows, 1, least);
     let config = Config { formats, share, norm: op.norm.is_some(), gate: op.gate, bias: op.bias };
     let kernel = device.kernel(config.key(), "linears_blocks", || config.source())?;
     // Groups of each weight follow those of the one before; a gate makes one weight of two.
@@ -170,8 +173,7 @@ pub fn run(op: &Linears, device: &OpenClDevice, parts: &Parts<'_>, output: &Arra
     };
     let chunks = rows.div_ceil(usize::from(share.columns));
     let x_stride = parts.x.layout().strides()[0];
-    let sizes =
-        [rows, k, chunks, x_stride, output.layout().strides()[0], parts.weights.len(), 0, 0];
+    let sizes = [rows, k, chunks, x_stride, output.layout().strides()[0], 0, 0, 0];
     let mut of_lines = [0u32; 4];
     let (mut second, mut starts, mut strides) = ([0u32; 4], [0; MOST_WEIGHTS], [0u64; 4]);
     for (at, weight) in parts.weights.iter().enumerate() {

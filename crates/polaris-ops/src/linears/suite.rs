@@ -21,6 +21,15 @@ pub const FAMILY: Family = Family::new(
 const GATES: [Activation; 4] =
     [Activation::Silu, Activation::GeluTanh, Activation::GeluErf, Activation::Relu];
 
+/// The format of the second weight beside those of a format, as files have them.
+fn beside(block: Block) -> Block {
+    match block {
+        Block::Q4_K | Block::Q5_K => Block::Q6_K,
+        Block::Q8_0 => Block::Q4_0,
+        _ => Block::Q8_0,
+    }
+}
+
 /// Dense weights, then each format; of each, layers side by side and a gate.
 fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let numbers = &mut Numbers::new(parameters.seed);
@@ -63,16 +72,9 @@ fn case(variant: usize, parameters: &CaseParameters) -> Case {
     let mut lines = Vec::new();
     for at in 0..weights {
         let own = if gate.is_some() { n } else { n / (at + 1) + at };
-        // A second format beside the first, of those whose blocks fit.
-        let other = |block: Block| match at == 1 && gate.is_none() {
-            true => Block::ALL
-                .into_iter()
-                .rev()
-                .find(|other| *other != block && k.is_multiple_of(other.elements())),
-            false => None,
-        };
+        let other = block.filter(|_| at == 1 && gate.is_none()).map(beside);
         inputs.push(match block {
-            Some(block) => Operand::blocks(&[own, k], other(block).unwrap_or(block), numbers),
+            Some(block) => Operand::blocks(&[own, k], other.unwrap_or(block), numbers),
             None => dense(&[own, k], 2, false, numbers),
         });
         lines.push(own);

@@ -99,7 +99,20 @@ fn every_format_with_few_vectors() {
     }
 }
 
-/// Every number of vectors up to more than are preferred, with a row, an odd number and many blocks along k.
+/// Vectors that do not fit into local memory at once.
+#[test]
+fn long_rows() {
+    for device in devices_under_test().iter().filter(|device| device.as_opencl().is_some()) {
+        for (block, blocks, vectors) in
+            [(Block::Q4_K, 19, 1), (Block::Q8_0, 71, 1), (Block::Q4_K, 7, 4)]
+        {
+            let weight = Weight::new(block, 5, block.elements() * blocks);
+            compare(device, &weight, vectors, [0, 0], DEFAULT);
+        }
+    }
+}
+
+/// Numbers of vectors up to more than are preferred, with a row, an odd number and many blocks along k.
 #[test]
 fn every_number_of_vectors() {
     for device in devices_under_test().iter().filter(|device| device.as_opencl().is_some()) {

@@ -18,7 +18,13 @@ const LIMIT: usize = 64;
 pub(super) const BLOCKS: Skinny = Skinny { group: 256, lanes: 32, groups_per_unit: 1 };
 
 /// How a product is shared among work-items.
-pub(super) fn share(skinny: Skinny, device: &OpenClDevice, factors: &Factors, k: usize) -> Share {
+pub(super) fn share(
+    skinny: Skinny,
+    device: &OpenClDevice,
+    factors: &Factors,
+    k: usize,
+    batches: usize,
+) -> Share {
     let [vectors, lines] = factors.sizes;
     let Skinny { group, lanes, .. } = skinny.on(device.capabilities());
     let share = Share::new(group.into(), lanes.into(), vectors);
@@ -26,7 +32,7 @@ pub(super) fn share(skinny: Skinny, device: &OpenClDevice, factors: &Factors, k:
         Format::Block(block) => share.for_rows(block, k),
         _ => share,
     };
-    share.spread(device, lines, vectors, 1)
+    share.spread(device, lines, vectors, batches, 1)
 }
 
 /// Whether rows of the matrix begin with blocks and lie along k, and vectors can be read in fours.

@@ -111,7 +111,7 @@ pub(in crate::matmul) fn preferred(
         .iter()
         .all(|matrix| [matrix.rows, matrix.columns].iter().all(|s| *s == 1 || s.is_multiple_of(4)));
     let sizes = [m, n, k];
-    let alone = alone(device, parts.a, parts.b);
+    let alone = time_alone(device, parts.a, parts.b);
     let cost = Cost { capabilities, dtype, sizes, batches: batches.elements(), aligned, alone };
     if converts(parts.a, parts.b) {
         return cost.cheapest(converting_tiles(device.into())).map(Kernel::Tiled);
@@ -159,7 +159,7 @@ fn tuned_skinny(device: &OpenClDevice, dtype: DType, geometry: &Geometry) -> Opt
     }
 }
 
-/// The tile that the cost model chooses for a product of these sizes. `aligned` says that lines
+/// The tile that the cost model chooses for a product of dense factors of these sizes. `aligned` says that lines
 /// begin at multiples of four elements.
 pub fn default_tile<'a>(
     target: impl Into<TileTarget<'a>>,
@@ -173,7 +173,7 @@ pub fn default_tile<'a>(
     cost.cheapest(tiles(target).iter())
 }
 
-/// Into how many parts k is split for a tile and a product of these sizes.
+/// Into how many parts k is split for a tile and a product of dense factors of these sizes.
 pub fn tile_splits<'a>(
     target: impl Into<TileTarget<'a>>,
     tile: &Tile,
@@ -224,7 +224,7 @@ pub(super) fn splits(
         Kernel::Tiled(tile) => {
             let lines = [tile.m, tile.n].map(usize::from);
             let [a, b] = factors.arrays;
-            let alone = alone(device, a, b);
+            let alone = time_alone(device, a, b);
             (split_cost(capabilities, lines, sizes, k, batches, alone).0, usize::from(tile.k))
         }
         Kernel::Tensor(tensor) => {
@@ -243,7 +243,7 @@ pub(super) fn splits(
             (wanted.min(k / SHORTEST_PART).clamp(1, 64), 4)
         }
         Kernel::Blocks(skinny) => {
-            let share = blocks::share(skinny, device, factors, k);
+            let share = blocks::share(skinny, device, factors, k, batches);
             let groups = share.groups(sizes[1], sizes[0]) * batches;
             let wanted = capabilities.compute_units * usize::from(skinny.groups_per_unit);
             ((wanted / groups.max(1)).min(k / SHORTEST_PART).clamp(1, 64), SHORTEST_PART)
@@ -257,7 +257,7 @@ pub(super) fn splits(
 }
 
 /// How long a tile takes alone on a compute unit, in times that it takes beside others.
-fn alone(device: &OpenClDevice, a: &Array, b: &Array) -> f64 {
+fn time_alone(device: &OpenClDevice, a: &Array, b: &Array) -> f64 {
     let is_cpu = device.info().kind == DeviceKind::Cpu;
     if converts(a, b) && !is_cpu { ALONE } else { 1.0 }
 }

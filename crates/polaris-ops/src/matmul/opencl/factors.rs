@@ -150,7 +150,8 @@ impl Product<'_> {
                 Body::Skinny { rows, along_k, width, group, lanes }
             }
             Kernel::Blocks(skinny) => {
-                Body::Blocks(blocks::share(skinny, self.device, factors, self.geometry.k))
+                let (k, batches) = (self.geometry.k, self.geometry.batches.elements());
+                Body::Blocks(blocks::share(skinny, self.device, factors, k, batches))
             }
             Kernel::Simple => Body::Simple { group },
         }
