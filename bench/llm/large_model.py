@@ -85,6 +85,27 @@ def types(name, layers):
     return choose
 
 
+def metadata(writer, shape):
+    """What a file says of a llama of a shape, and a tokenizer of bytes."""
+    width, layers, heads, key_heads, network, vocabulary = shape
+    writer.add_context_length(32768)
+    writer.add_embedding_length(width)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(network)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(key_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // heads)
+    writer.add_vocab_size(vocabulary)
+    writer.add_tokenizer_model("llama")
+    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    kinds = [2, 3, 3] + [6] * 256
+    rest = vocabulary - len(pieces)
+    writer.add_token_list(pieces + [f"t{number}" for number in range(rest)])
+    writer.add_token_scores([0.0] * vocabulary)
+    writer.add_token_types(kinds + [1] * rest)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
@@ -96,22 +117,7 @@ def main():
     head = width // heads
     source, choose = Source(options.seed), types(options.type, layers)
     writer = GGUFWriter(options.out, "llama")
-    writer.add_context_length(32768)
-    writer.add_embedding_length(width)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(network)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(key_heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(head)
-    writer.add_vocab_size(vocabulary)
-    writer.add_tokenizer_model("llama")
-    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    kinds = [2, 3, 3] + [6] * 256
-    rest = vocabulary - len(pieces)
-    writer.add_token_list(pieces + [f"t{number}" for number in range(rest)])
-    writer.add_token_scores([0.0] * vocabulary)
-    writer.add_token_types(kinds + [1] * rest)
+    metadata(writer, SHAPES[options.shape])
 
     # The tensors are described first and drawn while they are written, so that memory holds one at a time.
     plan = []

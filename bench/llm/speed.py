@@ -30,26 +30,13 @@ def write_model(path, shape):
     import numpy as np
     from gguf import GGUFWriter
 
+    from large_model import metadata
+
     width, layers, heads, key_heads, network, vocabulary = shape
     head = width // heads
     writer = GGUFWriter(str(path), "llama")
-    writer.add_context_length(32768)
-    writer.add_embedding_length(width)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(network)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(key_heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(head)
-    writer.add_vocab_size(vocabulary)
+    metadata(writer, shape)
     writer.add_file_type(1)
-    writer.add_tokenizer_model("llama")
-    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    kinds = [2, 3, 3] + [6] * 256
-    rest = vocabulary - len(pieces)
-    writer.add_token_list(pieces + [f"t{number}" for number in range(rest)])
-    writer.add_token_scores([0.0] * vocabulary)
-    writer.add_token_types(kinds + [1] * rest)
     random = np.random.default_rng(1)
 
     def matrix(name, *dims):
