@@ -79,8 +79,8 @@ fn a_standard_check_runs_every_kernel_once() {
         unreached.retain(|entry| !WITHOUT_CASE.iter().any(|known| entry.contains(known)));
         assert!(unreached.is_empty(), "{}: no case reaches {unreached:?}", device.id());
         // Hardly any kernel of a driver runs twice: each run costs a program. Only products with weights in blocks do,
-        // whose factors may be rounded on the CPU.
-        let most = kernels(&exist).len() + 30 + 2 * Block::ALL.len();
+        // whose factors may be rounded on the CPU, and linear layers, which may be gated.
+        let most = kernels(&exist).len() + 30 + 3 * Block::ALL.len();
         let runs = units.len();
         assert!(
             device.as_cpu().is_some() || runs < most,
