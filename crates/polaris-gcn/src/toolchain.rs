@@ -144,6 +144,21 @@ impl Toolchain {
         &self.target
     }
 
+    /// What the compiler says of its version.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if it could not be run, [`Error::TimedOut`] if it did not end.
+    pub fn version(&self) -> Result<String> {
+        let mut command = Command::new(&self.clang);
+        command.arg("--version");
+        let cannot_run = |source| Error::Run { clang: self.clang.clone(), source };
+        let ended = process::run(command, Vec::new(), self.timeout).map_err(cannot_run)?;
+        let name = || "--version".to_owned();
+        let ended = ended.ok_or_else(|| Error::TimedOut { name: name(), limit: self.timeout })?;
+        let text = String::from_utf8_lossy(&ended.output);
+        Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+    }
+
     /// Compiles one program to assembly. `name` stands for the file in clang's messages.
     ///
     /// # Errors

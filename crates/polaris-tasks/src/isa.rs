@@ -2,6 +2,7 @@
 //! card.
 
 pub mod report;
+mod table;
 mod weights;
 
 use std::fs;
@@ -32,8 +33,19 @@ pub struct Options {
     pub keep: Option<PathBuf>,
     /// Say which compiler is used.
     pub verbose: bool,
+    /// What to do with the table of the repository.
+    pub table: Option<Table>,
     /// Only programs whose name contains this.
     pub filter: Option<String>,
+}
+
+/// What to do with the table of the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// Compile what is not in it and a sample of the rest, and compare.
+    Check,
+    /// Bring it up to date.
+    Write,
 }
 
 impl Options {
@@ -47,6 +59,8 @@ impl Options {
             match argument.as_str() {
                 "--json" => options.json = true,
                 "--verbose" => options.verbose = true,
+                "--check" => options.table = Some(Table::Check),
+                "--write" => options.table = Some(Table::Write),
                 "--clang" => options.clang = Some(value("PATH")?.into()),
                 "--keep" => options.keep = Some(value("DIR")?.into()),
                 flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
@@ -56,16 +70,24 @@ impl Options {
                 _ => options.filter = Some(argument),
             }
         }
+        if options.table.is_some() && options.filter.is_some() {
+            return Err("--check and --write are for all programs: leave FILTER out".to_owned());
+        }
         Ok(options)
     }
 }
 
 /// Compiles the programs and prints the report; false when it is not clean.
 pub fn run(toolchain: &Toolchain, options: &Options) -> Result<bool> {
-    let programs = selected(options.filter.as_deref())?;
     if options.verbose {
         eprintln!("{toolchain}");
     }
+    match options.table {
+        Some(Table::Check) => return table::check(toolchain),
+        Some(Table::Write) => return table::write(toolchain),
+        None => {}
+    }
+    let programs = selected(options.filter.as_deref())?;
     let compiled = compile_all(toolchain, &programs);
     if let Some(folder) = &options.keep {
         keep(folder, &programs, &compiled)
@@ -199,9 +221,11 @@ mod tests {
             clang: Some("/x/clang".into()),
             keep: Some("out".into()),
             verbose: true,
+            table: None,
             filter: Some("gemm".into()),
         };
         assert_eq!(parse("gemm --keep out --json --verbose --clang /x/clang"), Ok(all));
+        assert_eq!(parse("--write").unwrap().table, Some(Table::Write));
     }
 
     #[test]
@@ -209,6 +233,7 @@ mod tests {
         assert_eq!(parse("--fast").unwrap_err(), "unknown option --fast");
         assert_eq!(parse("--keep").unwrap_err(), "--keep needs a DIR");
         assert_eq!(parse("one two").unwrap_err(), "a second FILTER: two");
+        assert!(parse("--check one").unwrap_err().contains("FILTER"));
     }
 
     #[test]

@@ -9,11 +9,14 @@ use super::TARGET;
 /// Schema of the JSON report; changed when a field changes its meaning or goes.
 const SCHEMA: &str = "polaris.isa/1";
 
-const HEADER: [&str; 11] = [
-    "program", "kernel", "group", "VGPRs", "SGPRs", "LDS", "scratch", "spills", "waves", "code", "",
-];
+/// The columns of the table; a last one without a name has what is wrong.
+pub const COLUMNS: [&str; 10] =
+    ["program", "kernel", "group", "VGPRs", "SGPRs", "LDS", "scratch", "spills", "waves", "code"];
 /// Columns of figures, aligned to the right.
 const FIGURES: std::ops::Range<usize> = 3..10;
+
+/// The cells of a kernel: those of [`COLUMNS`], and what is wrong.
+pub type Row = [String; COLUMNS.len() + 1];
 
 /// What became of one program.
 #[derive(Debug)]
@@ -22,6 +25,13 @@ pub struct Outcome {
     pub program: String,
     /// Its kernels, or why there are none.
     pub kernels: Result<Vec<Kernel>, String>,
+}
+
+impl Outcome {
+    /// A row for each kernel.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.kernels.iter().flatten().map(|kernel| row(&self.program, kernel))
+    }
 }
 
 /// Whether all programs compiled and no kernel spills or uses scratch.
@@ -50,9 +60,11 @@ pub fn summary(outcomes: &[Outcome]) -> String {
 
 /// The table, with its header, without the summary.
 pub fn table(outcomes: &[Outcome]) -> String {
-    let mut rows = vec![HEADER.map(str::to_owned)];
-    rows.extend(kernels(outcomes).map(|(program, kernel)| row(program, kernel)));
-    let widths: [usize; HEADER.len()] = std::array::from_fn(|column| {
+    let name = |column: usize| COLUMNS.get(column).map(|&name| name.to_owned());
+    let header: Row = std::array::from_fn(|column| name(column).unwrap_or_default());
+    let rows: Vec<Row> =
+        std::iter::once(header).chain(outcomes.iter().flat_map(Outcome::rows)).collect();
+    let widths: [usize; COLUMNS.len() + 1] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
     let mut text = String::new();
@@ -107,7 +119,7 @@ fn faults(kernel: &Kernel) -> &'static str {
     }
 }
 
-fn row(program: &str, kernel: &Kernel) -> [String; HEADER.len()] {
+fn row(program: &str, kernel: &Kernel) -> Row {
     // A `+`: more of it at run time than is known here.
     let open = |bytes: u32, more: bool| format!("{bytes}{}", if more { "+" } else { "" });
     let group = kernel.required_workgroup.map(|[x, y, z]| format!("{x}x{y}x{z}"));
