@@ -9,6 +9,7 @@ mod reference;
 mod train;
 mod tune;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use polaris::runtime::cpu::MAX_THREADS;
@@ -144,6 +145,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   polaris check
   polaris check --device gpu
+  polaris check matmul softmax        test these operations only
   polaris check --quick               run a few cases, in seconds
   polaris check --full                run every kernel in every layout
   polaris check --json > check.json")]
@@ -447,6 +449,10 @@ pub struct Devices {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct Check {
+    /// Only these operations, by the names in the table [default: all]
+    #[arg(value_name = "OPERATION", value_parser = PossibleValuesParser::new(operations()), hide_possible_values = true)]
+    pub operations: Vec<String>,
+
     /// Run a few cases only, in a few seconds
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
@@ -462,6 +468,11 @@ pub struct Check {
     /// Run a job from stdin: the process that takes a driver's crashes
     #[arg(long, hide = true)]
     pub worker: bool,
+}
+
+/// The names of operations that can be checked.
+fn operations() -> impl Iterator<Item = &'static str> {
+    polaris::ops::FAMILIES.iter().map(|family| family.name)
 }
 
 /// Options of `cache`.

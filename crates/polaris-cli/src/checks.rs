@@ -6,7 +6,7 @@ use anyhow::Context;
 use polaris::runtime::opencl::ProgramCounts;
 use polaris::{DeviceId, DeviceRef};
 use polaris_testkit::supervise::{self, CheckedDevice};
-use polaris_testkit::{Level, Tally};
+use polaris_testkit::{Level, Scope, Tally};
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -45,7 +45,7 @@ impl Session {
                 device.id(),
                 device.info().name
             );
-            let checked = check_one(self, &device, Level::Quick, Some(QUICK_LIMIT))?;
+            let checked = check_one(self, &device, &Level::Quick.into(), Some(QUICK_LIMIT))?;
             if checked.report.cancelled || interrupt::requested() {
                 // Ctrl-C skips the check, not the command, even if the check has just ended.
                 interrupt::forget();
@@ -65,13 +65,13 @@ impl Session {
 /// Checks the chosen devices and stores the findings.
 pub fn check(
     session: &mut Session,
-    level: Level,
+    scope: &Scope,
     limit: Option<Duration>,
 ) -> anyhow::Result<Checked> {
     let mut devices = Vec::new();
     let mut programs = ProgramCounts::default();
     for device in session.devices()? {
-        let checked = check_one(session, &device, level, limit)?;
+        let checked = check_one(session, &device, scope, limit)?;
         let cancelled = checked.report.cancelled;
         programs.built += checked.programs.built;
         programs.from_disk += checked.programs.from_disk;
@@ -87,7 +87,7 @@ pub fn check(
 fn check_one(
     session: &mut Session,
     device: &DeviceRef,
-    level: Level,
+    scope: &Scope,
     limit: Option<Duration>,
 ) -> anyhow::Result<CheckedDevice> {
     let bar = output::progress(0, &format!("checking {}", device.id()));
@@ -99,9 +99,9 @@ fn check_one(
     };
     let worker = worker_command(&session.global, "check")?(device.id());
     let token = interrupt::token();
-    let checked = supervise::check(device, level, limit, worker, &token, &mut progress)?;
+    let checked = supervise::check(device, scope, limit, worker, &token, &mut progress)?;
     bar.finish_and_clear();
-    let remembered = supervise::remember(&mut session.runtime, device, level, &checked.report);
+    let remembered = supervise::remember(&mut session.runtime, device, scope, &checked.report);
     say_if_forgotten(remembered);
     Ok(checked)
 }

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use polaris_runtime::DeviceRef;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Level, Listed, Planned, Unit, cases};
+use crate::plan::{Level, Listed, Planned, Scope, Unit, cases};
 use crate::tally::{CheckReport, Tally};
+use polaris_ops::FAMILIES;
 use polaris_ops::suite::Case;
 
 /// What to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Task {
-    /// Say which kernels could run each case. Nothing is launched and no program is built.
-    List,
+    /// Say which kernels could run each case of these operations. Nothing is launched and no program is built.
+    List(Scope),
     /// Run kernels.
     Run(Vec<Unit>),
     /// Run cases as a user would, with the kernels that are left out quarantined.
@@ -92,7 +93,7 @@ pub fn run_job(
         job.skip.iter().for_each(|kernel| opencl.quarantine(kernel));
     }
     let stopped = match &job.task {
-        Task::List => list(device, &cases, cancelled, emit),
+        Task::List(scope) => list(device, &cases, scope, cancelled, emit),
         Task::Run(units) => run_units(device, &cases, units, job.time_limit, cancelled, emit),
         Task::Verify(wrong) => {
             for &case in wrong {
@@ -110,10 +111,12 @@ pub fn run_job(
 fn list(
     device: &DeviceRef,
     cases: &[Planned],
+    scope: &Scope,
     cancelled: &dyn Fn() -> bool,
     emit: &mut dyn FnMut(Event),
 ) -> bool {
-    for (number, planned) in cases.iter().enumerate() {
+    let of_scope = |(_, planned): &(usize, &Planned)| scope.contains(FAMILIES[planned.suite].name);
+    for (number, planned) in cases.iter().enumerate().filter(of_scope) {
         if cancelled() {
             return true;
         }
@@ -166,14 +169,15 @@ fn run_units(
 /// Kernels that are wrong are quarantined, and their cases run again without them.
 pub fn check_device(
     device: &DeviceRef,
-    level: Level,
+    scope: &Scope,
     cancelled: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(&Tally),
 ) -> CheckReport {
     let mut tally = Tally::default();
-    let mut job = Job { task: Task::List, skip: Vec::new(), time_limit: None, keep_programs: true };
+    let task = Task::List(scope.clone());
+    let mut job = Job { task, skip: Vec::new(), time_limit: None, keep_programs: true };
     run_job(device, &job, cancelled, &mut |event| tally.add(event));
-    tally.choose(match (level, device.as_cpu()) {
+    tally.choose(match (scope.level, device.as_cpu()) {
         // There is nothing to build, so that all of it takes seconds.
         (Level::Standard, Some(_)) => Level::Full,
         (level, _) => level,

@@ -13,5 +13,5 @@ mod tally;
 pub use check::{Event, Job, Task, check_device, run_job};
 pub use devices::{devices_under_test, is_required, own_runtime};
 pub use empty::EmptySweep;
-pub use plan::{Level, Listed, Unit};
+pub use plan::{Level, Listed, Scope, Unit};
 pub use tally::{CheckReport, Coverage, KernelResult, Tally};

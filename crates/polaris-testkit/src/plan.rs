@@ -8,15 +8,43 @@ use polaris_ops::FAMILIES;
 use polaris_ops::suite::{Case, CaseParameters, kernel_of};
 
 /// How much is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// A few cases of what is used most, in a few seconds.
     Quick,
     /// Every kernel once, and every variant of every suite: a program built for each.
+    #[default]
     Standard,
     /// Every kernel in every kind of layout.
     Full,
+}
+
+/// What is checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// How much of each operation.
+    pub level: Level,
+    /// Which operations, by the names of their families; all, if there is none.
+    pub operations: Vec<String>,
+}
+
+impl Scope {
+    /// Whether an operation is checked.
+    pub fn contains(&self, operation: &str) -> bool {
+        self.operations.is_empty() || self.operations.iter().any(|name| name == operation)
+    }
+
+    /// Whether it is less than every kernel once.
+    pub fn is_partial(&self) -> bool {
+        self.level == Level::Quick || !self.operations.is_empty()
+    }
+}
+
+impl From<Level> for Scope {
+    fn from(level: Level) -> Self {
+        Self { level, operations: Vec::new() }
+    }
 }
 
 /// One kernel in one case.

@@ -15,7 +15,7 @@ use polaris_runtime::{DeviceId, DeviceRef, Runtime};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Event, Job, Task, check_device, run_job};
-use crate::plan::Level;
+use crate::plan::{Level, Scope};
 use crate::tally::{CheckReport, Tally};
 
 pub use process::{WorkerProcess, listen, was_stopped};
@@ -101,7 +101,7 @@ pub struct CheckedDevice {
 /// If no worker can be started, or if the driver takes every one down before it runs anything.
 pub fn check(
     device: &DeviceRef,
-    level: Level,
+    scope: &Scope,
     limit: Option<Duration>,
     worker: Command,
     cancellation: &CancellationToken,
@@ -112,14 +112,14 @@ pub fn check(
         // Drivers crash and hang: another process takes the risk.
         Some(opencl) => {
             let limits = Limits { whole: limit, ..Limits::default() };
-            let found = supervise(device, level, limits, worker, cancellation, progress)?;
+            let found = supervise(device, scope, limits, worker, cancellation, progress)?;
             let own = opencl.program_counts();
             let built = found.programs.built + own.built;
             let from_disk = found.programs.from_disk + own.from_disk;
             (found.report, ProgramCounts { built, from_disk })
         }
         None => {
-            let report = check_device(device, level, &|| cancellation.is_cancelled(), progress);
+            let report = check_device(device, scope, &|| cancellation.is_cancelled(), progress);
             (report, ProgramCounts::default())
         }
     };
@@ -141,7 +141,7 @@ pub fn check(
 pub fn remember(
     runtime: &mut Runtime,
     device: &DeviceRef,
-    level: Level,
+    scope: &Scope,
     report: &CheckReport,
 ) -> polaris_runtime::Result<()> {
     let quarantine: Vec<QuarantinedKernel> = report
@@ -165,15 +165,16 @@ pub fn remember(
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let record = CheckRecord {
         status,
-        quick: level == Level::Quick || report.left_out > 0,
+        quick: scope.is_partial() || report.left_out > 0,
         passed: tested.len(),
         failed: report.failures().count(),
         polaris: env!("CARGO_PKG_VERSION").to_owned(),
         unix_time: now.map_or(0, |time| time.as_secs()),
     };
     runtime.remember(device.as_ref(), |profile| {
-        // A check that came to nothing says nothing.
-        if record.passed + record.failed > 0 || report.cancelled {
+        // A check that came to nothing says nothing, one of some operations nothing of the others.
+        let says_something = record.passed + record.failed > 0 || report.cancelled;
+        if scope.operations.is_empty() && says_something {
             profile.check = Some(record.clone());
         }
         // What was run now is judged by it; what was not keeps its earlier verdict. A check that
@@ -208,7 +209,7 @@ const POCL: &str = "Portable Computing Language";
 /// If no worker can be started, or if the driver takes every one down before it runs anything.
 pub fn supervise(
     device: &DeviceRef,
-    level: Level,
+    scope: &Scope,
     limits: Limits,
     worker: Command,
     cancellation: &CancellationToken,
@@ -224,13 +225,14 @@ pub fn supervise(
         programs: ProgramCounts::default(),
     };
     // A quick check fills the cache with what a first run needs.
-    let keep_programs = level == Level::Quick || device.info().platform != POCL;
-    let job = Job { task: Task::List, skip: Vec::new(), time_limit: None, keep_programs };
+    let keep_programs = scope.level == Level::Quick || device.info().platform != POCL;
+    let task = Task::List(scope.clone());
+    let job = Job { task, skip: Vec::new(), time_limit: None, keep_programs };
     if let Ending::Crashed(how) = supervisor.run(std::slice::from_ref(&job))? {
         return Err(supervisor.unusable(&how));
     }
-    supervisor.tally.choose(level);
-    let mut workers = match level {
+    supervisor.tally.choose(scope.level);
+    let mut workers = match scope.level {
         Level::Quick => 1,
         _ => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_WORKERS)),
     };

@@ -227,7 +227,9 @@ impl Tally {
             kernels_run: run.iter().filter(|(suite, _)| *suite == number).count(),
             kernels_exist: exist.len(),
         };
-        exist.into_iter().enumerate().map(of_suite).collect()
+        // Without a kernel are those that were not asked for.
+        let listed = exist.into_iter().enumerate().filter(|(_, exist)| !exist.is_empty());
+        listed.map(of_suite).collect()
     }
 
     fn found(&mut self, case: usize, kernel: String, outcome: Result<f64, String>) {

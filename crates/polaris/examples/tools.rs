@@ -12,7 +12,7 @@ fn main() -> polaris::Result<()> {
     let mut runtime = Runtime::discover(&RuntimeOptions::default())?;
     println!("{}: {}", runtime.hardware().cpu.name, runtime.advice().reason);
 
-    let report = check_device(runtime.cpu(), Level::Quick, &|| false, &mut |_| {});
+    let report = check_device(runtime.cpu(), &Level::Quick.into(), &|| false, &mut |_| {});
     println!(
         "check of the CPU: {} kernels, {} wrong",
         report.kernels_run,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polaris::runtime::opencl::ProgramCounts;
 use polaris_testkit::supervise::CheckedDevice;
-use polaris_testkit::{Coverage, Level};
+use polaris_testkit::{Coverage, Level, Scope};
 
 use crate::arguments::{Check, Global};
 use crate::checks::{self, Checked, QUICK_LIMIT};
@@ -26,7 +26,8 @@ pub fn run(global: Global, options: &Check) -> anyhow::Result<u8> {
     };
     let limit = options.limit.map(|seconds| Duration::from_secs(seconds.into()));
     let limit = limit.or(options.quick.then_some(QUICK_LIMIT));
-    let checked = checks::check(&mut session, level, limit)?;
+    let scope = Scope { level, operations: options.operations.clone() };
+    let checked = checks::check(&mut session, &scope, limit)?;
     if json {
         output::print_json("polaris.check/1", &checked)?;
     } else {

@@ -38,7 +38,7 @@ pub fn run(global: Global) -> anyhow::Result<u8> {
     say("\nMeasuring: arithmetic, memory, transfers, launches ...")?;
     devices::measure_devices(&mut session)?;
     say("Checking: every operation on every device against an f64 reference ...\n")?;
-    let checked = checks::check(&mut session, Level::Standard, Some(CHECK_LIMIT))?;
+    let checked = checks::check(&mut session, &Level::Standard.into(), Some(CHECK_LIMIT))?;
     let (ok, cancelled) =
         (checked.ok, checked.devices.iter().any(|device| device.report.cancelled));
     // Figures of a device that computes wrongly, or whose check was stopped, mean nothing.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::common::{Answer, Home};
 use serde_json::{Value, json};
 
-/// With time enough for a machine that is busy with other things.
-const QUICK: &str = "check --quick --limit 600 --device opencl:0 --json";
+/// A few programs, with time enough for a machine that is busy with other things.
+const QUICK: &str = "check reduce softmax --quick --limit 600 --device opencl:0 --json";
 
 /// How many programs a check has built and found on disk.
 fn programs(check: &Value) -> (u64, u64) {
@@ -78,6 +78,20 @@ fn a_check_says_how_many_kernels_it_ran() {
     assert_eq!(kernels(&whole), (exist, exist));
     home.run("check --quick --device cpu").exits_with(0).says(&[&format!("{some} of {exist}")]);
     home.run("check --quick --full").exits_with(2);
+}
+
+#[test]
+fn a_check_of_some_operations_is_none_of_the_device() {
+    let home = Home::new();
+    let check = home.run("check softmax norm --device cpu --json").exits_with(0).json();
+    let device = &check["devices"][0];
+    let suites = device["suites"].as_array().unwrap().iter();
+    assert_eq!(suites.map(|suite| &suite["suite"]).collect::<Vec<_>>(), ["softmax", "norm"]);
+    let (run, exist) = kernels(&check);
+    assert!(run == exist && run > 0, "{run} of {exist}");
+    let listed = home.run("devices --no-first-check --json").exits_with(0).json();
+    assert_eq!(listed["devices"][0]["check"], Value::Null, "{listed:#}");
+    home.run("check softmix").exits_with(2);
 }
 
 #[test]

@@ -104,7 +104,8 @@ pub fn check(toolchain: &Toolchain) -> Result<bool> {
     let due: Vec<Program> = due.map(|(program, _)| program).collect();
     keys.retain(is_due);
     let outcomes = compile(toolchain, due);
-    let differs = |(outcome, key): &(&Outcome, &String)| table.rows.get(*key) != Some(&rows(outcome));
+    let differs =
+        |(outcome, key): &(&Outcome, &String)| table.rows.get(*key) != Some(&rows(outcome));
     let different: Vec<_> = outcomes.iter().zip(&keys).filter(differs).collect();
     for (outcome, _) in &different {
         println!("not as in {FILE}: {}", outcome.program);

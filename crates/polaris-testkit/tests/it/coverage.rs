@@ -8,13 +8,14 @@ use polaris_ops::suite::{CaseParameters, kernel_of};
 use polaris_ops::{Block, FAMILIES};
 use polaris_runtime::DeviceRef;
 use polaris_testkit::{
-    Event, Job, Level, Listed, Tally, Task, Unit, devices_under_test, own_runtime, run_job,
+    Event, Job, Level, Listed, Scope, Tally, Task, Unit, devices_under_test, own_runtime, run_job,
 };
 
 /// The kernels of every case on a device: what each level is chosen from.
 fn listed(device: &DeviceRef) -> Vec<Event> {
     let mut events = Vec::new();
-    let job = Job { task: Task::List, skip: Vec::new(), time_limit: None, keep_programs: true };
+    let task = Task::List(Scope::default());
+    let job = Job { task, skip: Vec::new(), time_limit: None, keep_programs: true };
     run_job(device, &job, &|| false, &mut |event| events.push(event));
     events
 }
