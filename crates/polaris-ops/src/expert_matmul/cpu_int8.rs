@@ -10,7 +10,7 @@ use super::Sizes;
 use super::cpu::Group;
 use super::cpu_lines::{Job, TASK};
 use crate::cpu::int8::activations::{Rows, Tile, Tiles};
-use crate::cpu::int8::{WeightRows, dots};
+use crate::cpu::int8::{Instructions, WeightRows, dots};
 use crate::cpu::map::SendPointer;
 use crate::format::{Block, Blocks, Stored, with_block_type};
 
@@ -41,13 +41,14 @@ impl Job {
         let rows: Vec<&usize> = groups.iter().flat_map(|group| &group.pairs).collect();
         let mut memory = vec![0u32; rows.len() * one.bytes().div_ceil(size_of::<u32>())];
         let place = SendPointer(memory.as_mut_ptr().cast());
+        let instructions = Instructions::of(cpu.simd());
         let row_place = |row: usize| place.get().wrapping_add(row * one.bytes());
         pool.for_chunks(rows.len(), 1 + TASK / k.max(1), |range| {
             for row in range {
                 let start = self.x.start.get().cast::<f32>().wrapping_add(self.row(*rows[row]));
                 let x = Rows { start, stride: k, count: 1, length: k };
                 // SAFETY: the row lies inside x, which is registered as read; each has memory of its own.
-                unsafe { one.write(cpu.simd(), x, 0, row_place(row)) };
+                unsafe { one.write(instructions, x, 0, row_place(row)) };
             }
         });
         // The first row of each group.
@@ -58,7 +59,7 @@ impl Job {
                 Some(first)
             })
             .collect();
-        let kernels = dots::kernels::<B>(cpu.simd());
+        let kernels = dots::kernels::<B>(instructions);
         let lines = (TASK / k.max(1)).clamp(1, n);
         let parts = n.div_ceil(lines);
         let tasks = groups.len() * parts;

@@ -1,14 +1,11 @@
 //! Rows of A as bytes: sixteens of one scale, in tiles of several tokens.
 
 use polaris_blocks::{CHUNK, Plain};
-use polaris_runtime::cpu::SimdLevel;
 
-use super::chunk_start;
-#[cfg(target_arch = "x86_64")]
-use super::has_vnni;
 use super::vectors::{GROUP, Part, Rounded, Vectors};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
+use super::{Instructions, chunk_start};
 
 /// Where the tiles of some rows lie, in one piece of memory.
 ///
@@ -65,21 +62,27 @@ impl Tiles {
     ///
     /// # Safety
     /// The rows must be readable, and the memory be as large as [`Self::bytes`] says and this tile this thread's alone.
-    pub unsafe fn write(&self, level: SimdLevel, rows: Rows, number: usize, memory: *mut u8) {
+    pub unsafe fn write(
+        &self,
+        instructions: Instructions,
+        rows: Rows,
+        number: usize,
+        memory: *mut u8,
+    ) {
         let first = number * self.tokens;
         let rows = Rows {
             start: rows.start.wrapping_add(first * rows.stride),
             count: rows.count.saturating_sub(first).min(self.tokens),
             ..rows
         };
-        let round = match level {
+        let round = match instructions {
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 if has_vnni() => vnni,
+            Instructions::Vnni => vnni,
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 | SimdLevel::Avx2 => avx2,
-            _ => plain,
+            Instructions::Avx512 | Instructions::Avx2 => avx2,
+            Instructions::Plain => plain,
         };
-        // SAFETY: by the caller's word; the level was found on this processor.
+        // SAFETY: by the caller's word; these instructions were found on this processor.
         unsafe { round(*self, rows, self.tile(memory, number)) };
     }
 }

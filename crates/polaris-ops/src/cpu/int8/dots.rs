@@ -2,15 +2,12 @@
 //! of them. A weight is read once, as it lies in the file.
 
 use polaris_blocks::{Blocks, CHUNK, Plain};
-use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::Tile;
-#[cfg(target_arch = "x86_64")]
-use super::has_vnni;
 use super::vectors::{ROWS, Vectors};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Vnni};
-use super::{LINE, WeightRows, chunk_start, filled_up};
+use super::{Instructions, LINE, WeightRows, chunk_start, filled_up};
 use crate::cpu::fetch::fetch_once;
 
 /// The most tokens. Each of them is read again for every row, which takes longer for more than to unpack panels.
@@ -143,14 +140,14 @@ compiled!(avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
 compiled!(vnni, Vnni::new(), "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2");
 
 /// The kernels of a format for one to [`TOKENS`] tokens.
-pub(crate) fn kernels<B: Blocks>(level: SimdLevel) -> [Dots; TOKENS] {
-    match level {
+pub(crate) fn kernels<B: Blocks>(instructions: Instructions) -> [Dots; TOKENS] {
+    match instructions {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 if has_vnni() => [vnni::<B, 1>, vnni::<B, 2>, vnni::<B, 3>, vnni::<B, 4>],
+        Instructions::Vnni => [vnni::<B, 1>, vnni::<B, 2>, vnni::<B, 3>, vnni::<B, 4>],
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => {
+        Instructions::Avx512 | Instructions::Avx2 => {
             [avx2::<B, 1>, avx2::<B, 2>, avx2::<B, 3>, avx2::<B, 4>]
         }
-        _ => [plain::<B, 1>, plain::<B, 2>, plain::<B, 3>, plain::<B, 4>],
+        Instructions::Plain => [plain::<B, 1>, plain::<B, 2>, plain::<B, 3>, plain::<B, 4>],
     }
 }

@@ -12,6 +12,7 @@
 pub(crate) mod activations;
 pub(crate) mod dots;
 pub(crate) mod panels;
+mod products;
 #[cfg(test)]
 mod tests;
 mod vectors;
@@ -19,6 +20,7 @@ mod vectors;
 mod x86;
 
 use polaris_blocks::CHUNK;
+use polaris_runtime::cpu::SimdLevel;
 
 /// Bytes that are fetched together.
 const LINE: usize = 64;
@@ -44,8 +46,30 @@ fn filled_up(blocks: &[u8]) -> [u8; 8 * 34] {
     whole
 }
 
-/// Whether the processor has products of four bytes.
-#[cfg(target_arch = "x86_64")]
-fn has_vnni() -> bool {
-    is_x86_feature_detected!("avx512vnni")
+/// What kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instructions {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX-512 with products of four bytes.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+}
+
+impl Instructions {
+    /// The best of a level that was found on this processor.
+    pub fn of(level: SimdLevel) -> Self {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 if is_x86_feature_detected!("avx512vnni") => Self::Vnni,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => Self::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => Self::Avx2,
+            _ => Self::Plain,
+        }
+    }
 }

@@ -2,16 +2,14 @@
 //! follow one another, and the panel is multiplied with tiles of tokens.
 
 use polaris_blocks::{Blocks, CHUNK, Plain};
-use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::Tile;
-#[cfg(target_arch = "x86_64")]
-use super::has_vnni;
+use super::products::Products;
 pub(crate) use super::vectors::ROWS;
 use super::vectors::Vectors;
 #[cfg(target_arch = "x86_64")]
-use super::x86::{Avx2, Vnni};
-use super::{LINE, WeightRows, chunk_start, filled_up};
+use super::x86::{Avx2, Products512, Vnni};
+use super::{Instructions, LINE, WeightRows, chunk_start, filled_up};
 use crate::cpu::fetch::fetch_next;
 
 /// Where the parts of a panel lie: levels, then the scales and the minima of every sixteen elements; or of groups of 32,
@@ -130,8 +128,8 @@ fn unpack<B: Blocks, V: Vectors>(simd: V, blocks: &[u8], to: &mut Unpacked) {
 /// The panel and the tile of `T` tokens must be readable and equally long, and the target
 /// have room for [`ROWS`] results of each token.
 #[inline(always)]
-unsafe fn multiply<V: Vectors, const T: usize, const GROUP: usize, const WIDE: bool>(
-    simd: V,
+unsafe fn multiply<P: Products, const T: usize, const FOURS: usize, const HIGHEST: u8>(
+    simd: P,
     panel: Panel,
     tile: Tile,
     to: *mut f32,
@@ -139,23 +137,16 @@ unsafe fn multiply<V: Vectors, const T: usize, const GROUP: usize, const WIDE: b
 ) {
     // SAFETY: by the caller's word.
     unsafe {
-        for lane in (0..ROWS).step_by(V::LANES) {
+        for lane in (0..ROWS).step_by(P::LANES) {
             let mut sums = [simd.no_reals(); T];
             let mut levels = panel.start.cast_const().add(4 * lane);
             let mut bytes = tile.bytes;
-            for sixteens in (0..panel.k / 16).step_by(GROUP / 16) {
-                let mut counts = [simd.no_counts(); T];
-                for _ in 0..GROUP / 4 {
-                    for (token, counts) in counts.iter_mut().enumerate() {
-                        *counts = simd.count::<WIDE>(*counts, levels, bytes.add(token));
-                    }
-                    levels = levels.add(4 * ROWS);
-                    bytes = bytes.add(T);
-                }
-                let (scales, minima) = match GROUP {
-                    16 => {
-                        (panel.scales().add(sixteens * ROWS), panel.minima().add(sixteens * ROWS))
-                    }
+            for sixteens in (0..panel.k / 16).step_by(FOURS / 4) {
+                let counts = simd.counts::<T, FOURS, HIGHEST>(levels, bytes);
+                levels = levels.add(4 * ROWS * FOURS);
+                bytes = bytes.add(T * FOURS);
+                let (scales, minima) = match FOURS {
+                    4 => (panel.scales().add(sixteens * ROWS), panel.minima().add(sixteens * ROWS)),
                     _ => {
                         let first = sixteens / 16 * 16 + sixteens % 16 / 2;
                         let scales = panel.scales().add(first * ROWS);
@@ -178,77 +169,104 @@ unsafe fn multiply<V: Vectors, const T: usize, const GROUP: usize, const WIDE: b
     }
 }
 
-/// Kernels compiled for some instructions.
-macro_rules! compiled {
-    ($pack:ident, $multiply:ident, $simd:expr $(, $features:literal)?) => {
+/// A kernel that unpacks, compiled for some instructions.
+macro_rules! pack_with {
+    ($name:ident, $simd:expr $(, $features:literal)?) => {
         /// # Safety
         /// As for `pack`; the processor must have the instructions.
         $(#[target_feature(enable = $features)])?
-        unsafe fn $pack<B: Blocks>(rows: WeightRows, k: usize, panel: Panel) {
+        unsafe fn $name<B: Blocks>(rows: WeightRows, k: usize, panel: Panel) {
             // SAFETY: by the caller's word.
             unsafe { pack::<B, _>($simd, rows, k, panel) }
         }
+    };
+}
 
+/// A kernel that multiplies, compiled for some instructions.
+macro_rules! multiply_with {
+    ($name:ident, $simd:expr $(, $features:literal)?) => {
         /// # Safety
         /// As for `multiply`; the processor must have the instructions.
         $(#[target_feature(enable = $features)])?
-        unsafe fn $multiply<const T: usize, const GROUP: usize, const WIDE: bool>(
+        unsafe fn $name<const T: usize, const FOURS: usize, const HIGHEST: u8>(
             panel: Panel,
             tile: Tile,
             to: *mut f32,
             stride: usize,
         ) {
             // SAFETY: by the caller's word.
-            unsafe { multiply::<_, T, GROUP, WIDE>($simd, panel, tile, to, stride) }
+            unsafe { multiply::<_, T, FOURS, HIGHEST>($simd, panel, tile, to, stride) }
         }
     };
 }
 
-compiled!(pack_plain, plain, Plain);
+pack_with!(pack_plain, Plain);
+multiply_with!(plain, Plain);
 #[cfg(target_arch = "x86_64")]
-compiled!(pack_avx2, avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
+pack_with!(pack_avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
 #[cfg(target_arch = "x86_64")]
-compiled!(
+multiply_with!(avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
+#[cfg(target_arch = "x86_64")]
+multiply_with!(
+    avx512,
+    Products512::<false>::new(),
+    "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi2"
+);
+#[cfg(target_arch = "x86_64")]
+pack_with!(
     pack_vnni,
-    vnni,
     Vnni::new(),
     "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2"
 );
+#[cfg(target_arch = "x86_64")]
+multiply_with!(
+    vnni,
+    Products512::<true>::new(),
+    "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2"
+);
 
-/// The kernels of a group and width for numbers of tokens.
+/// The kernels for groups of so many fours and levels up to some height, for numbers of tokens.
 macro_rules! table {
-    ($multiply:ident, $group:literal, $wide:literal, $($tokens:literal)*) => {
-        &[$($multiply::<$tokens, $group, $wide>),*]
+    ($multiply:ident, $fours:literal, $highest:literal, $($tokens:literal)*) => {
+        &[$($multiply::<$tokens, $fours, $highest>),*]
+    };
+    // What sums pairs in 16 bits has a kernel for each number of them that fits.
+    ($multiply:ident by pairs, $blocks:ident, $($tokens:literal)*) => {
+        match ($blocks::GROUP, $blocks::HIGHEST) {
+            (16, ..8) => table!($multiply, 4, 7, $($tokens)*),
+            (16, ..64) => table!($multiply, 4, 63, $($tokens)*),
+            (16, _) => table!($multiply, 4, 255, $($tokens)*),
+            (_, ..16) => table!($multiply, 8, 15, $($tokens)*),
+            (_, ..32) => table!($multiply, 8, 31, $($tokens)*),
+            (_, _) => table!($multiply, 8, 255, $($tokens)*),
+        }
     };
 }
 
 /// The kernels of a format.
-pub(crate) fn kernels<B: Blocks>(level: SimdLevel) -> PanelKernels {
-    let is_wide = B::HIGHEST > 127;
-    match level {
+pub(crate) fn kernels<B: Blocks>(instructions: Instructions) -> PanelKernels {
+    match instructions {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 if has_vnni() => PanelKernels {
+        Instructions::Vnni => PanelKernels {
             pack: pack_vnni::<B>,
             multiply: match B::GROUP {
-                16 => table!(vnni, 16, true, 2 4 6 8 10 12),
-                _ => table!(vnni, 32, true, 2 4 6 8 10 12),
+                16 => table!(vnni, 4, 255, 2 4 6 8 10 12),
+                _ => table!(vnni, 8, 255, 2 4 6 8 10 12),
             },
         },
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => PanelKernels {
-            pack: pack_avx2::<B>,
-            multiply: match (B::GROUP, is_wide) {
-                (16, false) => table!(avx2, 16, false, 2 4),
-                (16, true) => table!(avx2, 16, true, 2 4),
-                (_, false) => table!(avx2, 32, false, 2 4),
-                (_, true) => table!(avx2, 32, true, 2 4),
-            },
-        },
-        _ => PanelKernels {
+        Instructions::Avx512 => {
+            PanelKernels { pack: pack_avx2::<B>, multiply: table!(avx512 by pairs, B, 2 4 6 8 10) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => {
+            PanelKernels { pack: pack_avx2::<B>, multiply: table!(avx2 by pairs, B, 2 4) }
+        }
+        Instructions::Plain => PanelKernels {
             pack: pack_plain::<B>,
             multiply: match B::GROUP {
-                16 => table!(plain, 16, true, 2 4),
-                _ => table!(plain, 32, true, 2 4),
+                16 => table!(plain, 4, 255, 2 4),
+                _ => table!(plain, 8, 255, 2 4),
             },
         },
     }

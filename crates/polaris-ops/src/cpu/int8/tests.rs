@@ -6,7 +6,7 @@ use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::{Rows, Tiles};
 use super::panels::{Panel, ROWS};
-use super::{WeightRows, dots, panels};
+use super::{Instructions, WeightRows, dots, panels};
 
 /// What rows of A are rounded to, by the definition.
 fn rounded(row: &[f32]) -> Vec<f64> {
@@ -67,12 +67,21 @@ impl Case {
     }
 }
 
-fn levels() -> impl Iterator<Item = SimdLevel> {
-    let levels = [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512];
-    levels.into_iter().filter(|&level| level <= SimdLevel::detect())
+/// All that this processor has.
+fn all_instructions() -> impl Iterator<Item = Instructions> {
+    let level = SimdLevel::detect();
+    let all = [
+        (SimdLevel::Portable, Instructions::Plain),
+        #[cfg(target_arch = "x86_64")]
+        (SimdLevel::Avx2, Instructions::Avx2),
+        #[cfg(target_arch = "x86_64")]
+        (SimdLevel::Avx512, Instructions::Avx512),
+        (level, Instructions::of(level)),
+    ];
+    all.into_iter().filter(move |&(needed, _)| needed <= level).map(|(_, each)| each)
 }
 
-fn dots_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
+fn dots_of<B: Blocks>(level: Instructions, [m, n, k]: [usize; 3]) {
     let case = Case::new(B::BLOCK, [m, n, k], 11);
     let tiles = Tiles::new(m, k, 1, B::GROUP);
     let mut memory = vec![0u32; tiles.bytes().div_ceil(4)];
@@ -94,7 +103,7 @@ fn dots_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
     }
 }
 
-fn panels_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
+fn panels_of<B: Blocks>(level: Instructions, [m, n, k]: [usize; 3]) {
     let case = Case::new(B::BLOCK, [m, n, k], 12);
     let kernels = panels::kernels::<B>(level);
     let tiles = Tiles::new(m, k, 2 * kernels.multiply.len(), B::GROUP);
@@ -129,7 +138,7 @@ fn panels_of<B: Blocks>(level: SimdLevel, [m, n, k]: [usize; 3]) {
 
 #[test]
 fn every_format_gives_the_product_of_rounded_rows() {
-    for level in levels() {
+    for level in all_instructions() {
         for block in Block::ALL {
             // Rows of whole chunks, and where blocks are smaller, rows that end within one.
             let lengths = [512, if block.elements() == 32 { 352 } else { 256 }];
@@ -147,7 +156,7 @@ fn every_format_gives_the_product_of_rounded_rows() {
 
 #[test]
 fn rows_of_nothing_are_zero() {
-    for level in levels() {
+    for level in all_instructions() {
         for block in Block::ALL {
             with_block_type!(block, B => {
                 let tiles = Tiles::new(1, 0, 1, B::GROUP);
@@ -167,7 +176,7 @@ fn rows_of_nothing_are_zero() {
 
 #[test]
 fn what_is_no_number_is_not_lost() {
-    for level in levels() {
+    for level in all_instructions() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut case = Case::new(Block::Q4_K, [1, 1, 256], 5);
             case.x[77] = bad;

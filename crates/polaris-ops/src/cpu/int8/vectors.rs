@@ -1,4 +1,4 @@
-//! Products of levels and bytes in the vectors of an instruction set.
+//! Chunks of a weight and of rows of A in the vectors of an instruction set.
 
 use polaris_blocks::{Levels, Plain, Simd};
 
@@ -34,12 +34,6 @@ pub(super) struct Rounded {
 pub(super) unsafe trait Vectors: Simd {
     /// Accumulators of one dot product.
     type Sum: Copy;
-    /// A vector of integers, each the sum of four products.
-    type Counts: Copy;
-    /// A vector of numbers.
-    type Reals: Copy;
-    /// Elements of such vectors: a part of [`ROWS`].
-    const LANES: usize;
 
     /// Rounds numbers to the nearest bytes. What is no number, or infinite, makes the scale that.
     fn round(self, x: &[f32; GROUP]) -> Rounded;
@@ -71,36 +65,11 @@ pub(super) unsafe trait Vectors: Simd {
     unsafe fn store_floats(self, floats: Self::Floats, to: *mut f32);
     /// Transposes 16 by 16 elements of four bytes, from rows that are so many bytes apart.
     unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32);
-
-    fn no_counts(self) -> Self::Counts;
-    /// Adds the products of four levels in each lane with the same four bytes.
-    unsafe fn count<const WIDE: bool>(
-        self,
-        counts: Self::Counts,
-        levels: *const u8,
-        bytes: *const u32,
-    ) -> Self::Counts;
-    fn no_reals(self) -> Self::Reals;
-    unsafe fn load_reals(self, from: *const f32) -> Self::Reals;
-    unsafe fn store_reals(self, reals: Self::Reals, to: *mut f32);
-    /// `sum + counts * factor * scales - minima * less`.
-    unsafe fn scaled(
-        self,
-        sum: Self::Reals,
-        counts: Self::Counts,
-        factor: *const f32,
-        scales: Self::Reals,
-        minima: Self::Reals,
-        less: *const f32,
-    ) -> Self::Reals;
 }
 
 // SAFETY: methods touch what the trait says.
 unsafe impl Vectors for Plain {
     type Sum = f32;
-    type Counts = [i32; 4];
-    type Reals = [f32; 4];
-    const LANES: usize = 4;
 
     #[inline(always)]
     fn round(self, x: &[f32; GROUP]) -> Rounded {
@@ -167,63 +136,6 @@ unsafe impl Vectors for Plain {
     unsafe fn store_floats(self, floats: [f32; 16], to: *mut f32) {
         // SAFETY: by the caller's word.
         unsafe { to.cast::<[f32; 16]>().write_unaligned(floats) }
-    }
-
-    #[inline(always)]
-    fn no_counts(self) -> [i32; 4] {
-        [0; 4]
-    }
-
-    #[inline(always)]
-    unsafe fn count<const WIDE: bool>(
-        self,
-        counts: [i32; 4],
-        levels: *const u8,
-        bytes: *const u32,
-    ) -> [i32; 4] {
-        // SAFETY: by the caller's word.
-        let (levels, bytes) = unsafe {
-            (
-                levels.cast::<[[u8; 4]; 4]>().read_unaligned(),
-                bytes.cast::<[i8; 4]>().read_unaligned(),
-            )
-        };
-        std::array::from_fn(|lane| {
-            (0..4)
-                .fold(counts[lane], |sum, i| sum + i32::from(levels[lane][i]) * i32::from(bytes[i]))
-        })
-    }
-
-    #[inline(always)]
-    fn no_reals(self) -> [f32; 4] {
-        [0.0; 4]
-    }
-
-    #[inline(always)]
-    unsafe fn load_reals(self, from: *const f32) -> [f32; 4] {
-        // SAFETY: by the caller's word.
-        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
-    }
-
-    #[inline(always)]
-    unsafe fn store_reals(self, reals: [f32; 4], to: *mut f32) {
-        // SAFETY: by the caller's word.
-        unsafe { to.cast::<[f32; 4]>().write_unaligned(reals) }
-    }
-
-    #[inline(always)]
-    unsafe fn scaled(
-        self,
-        sum: [f32; 4],
-        counts: [i32; 4],
-        factor: *const f32,
-        scales: [f32; 4],
-        minima: [f32; 4],
-        less: *const f32,
-    ) -> [f32; 4] {
-        // SAFETY: by the caller's word.
-        let (factor, less) = unsafe { (*factor, *less) };
-        std::array::from_fn(|i| sum[i] + counts[i] as f32 * factor * scales[i] - minima[i] * less)
     }
 
     #[inline(always)]

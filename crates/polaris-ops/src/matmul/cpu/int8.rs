@@ -10,7 +10,7 @@ use super::multiply::Scratch;
 use super::product::Product;
 use crate::cpu::int8::activations::{Rows, Tile, Tiles};
 use crate::cpu::int8::panels::{Panel, ROWS};
-use crate::cpu::int8::{WeightRows, dots, panels};
+use crate::cpu::int8::{Instructions, WeightRows, dots, panels};
 use crate::cpu::map::SendPointer;
 use crate::format::Blocks;
 use crate::{Array, Result};
@@ -37,7 +37,7 @@ impl Int8<'_> {
     pub fn run<B: Blocks>(&self, output: &Array) -> Result<()> {
         let &Product { m, k, .. } = self.product;
         let few = m <= dots::TOKENS;
-        let panel_kernels = panels::kernels::<B>(self.cpu.simd());
+        let panel_kernels = panels::kernels::<B>(Instructions::of(self.cpu.simd()));
         let most = if few { 1 } else { 2 * panel_kernels.multiply.len() };
         let tiles = Tiles::new(m, k, most, B::GROUP);
         let tile_bytes = tiles.bytes().next_multiple_of(64);
@@ -59,13 +59,14 @@ impl Int8<'_> {
     fn round(&self, tiles: Tiles, memory: SendPointer) {
         let &Product { m, k, a, .. } = self.product;
         let start = SendPointer(a.at(0, 0));
+        let instructions = Instructions::of(self.cpu.simd());
         let grain = ROUND_TASK.div_ceil(tiles.tokens * k.max(1)).max(1);
         self.cpu.pool().for_chunks(tiles.count, grain, |numbers| {
             let start = start.get().cast::<f32>().cast_const();
             let rows = Rows { start, stride: a.row_stride, count: m, length: k };
             for number in numbers {
                 // SAFETY: A is registered as read, the memory is this call's, and each tile is written once.
-                unsafe { tiles.write(self.cpu.simd(), rows, number, memory.get()) };
+                unsafe { tiles.write(instructions, rows, number, memory.get()) };
             }
         });
     }
@@ -84,7 +85,7 @@ impl Int8<'_> {
             *token = tiles.tile(memory, number);
         }
         let tokens = Tokens(tokens);
-        let kernel = dots::kernels::<B>(level)[m - 1];
+        let kernel = dots::kernels::<B>(Instructions::of(level))[m - 1];
         let stride = self.row_bytes::<B>();
         let tasks = (n * k / TASK).clamp(1, pool.threads() * TASKS_PER_THREAD);
         let columns = n.div_ceil(tasks).next_multiple_of(TILE_STRIDE);
@@ -109,7 +110,7 @@ impl Int8<'_> {
     fn many<B: Blocks>(&self, tiles: Tiles, memory: SendPointer, panels: SendPointer) {
         let &Product { m, n, k, .. } = self.product;
         let (pool, level) = (self.cpu.pool(), self.cpu.simd());
-        let kernels = panels::kernels::<B>(level);
+        let kernels = panels::kernels::<B>(Instructions::of(level));
         let multiply = kernels.multiply[tiles.tokens / 2 - 1];
         let stride = self.row_bytes::<B>();
         let next = AtomicUsize::new(0);

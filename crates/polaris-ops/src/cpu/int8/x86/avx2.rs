@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use polaris_blocks::{Levels, Simd, each_i16};
 
+use super::super::products::{Products, pairs_in_16_bits};
 use super::super::vectors::{GROUP, MOST, Part, ROWS, Rounded, Vectors};
 use super::sixteen;
 
@@ -220,9 +221,6 @@ unsafe fn fours<const WIDE: bool>(levels: __m256i, bytes: __m256i) -> __m256i {
 // SAFETY: methods touch what the trait says.
 unsafe impl Vectors for Avx2 {
     type Sum = [__m256; 2];
-    type Counts = __m256i;
-    type Reals = __m256;
-    const LANES: usize = 8;
 
     #[inline(always)]
     fn round(self, x: &[f32; GROUP]) -> Rounded {
@@ -334,23 +332,75 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn no_counts(self) -> __m256i {
-        // SAFETY: see `round`.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    unsafe fn count<const WIDE: bool>(
-        self,
-        counts: __m256i,
-        levels: *const u8,
-        bytes: *const u32,
-    ) -> __m256i {
+    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32) {
         // SAFETY: see `round`.
         unsafe {
-            let levels = _mm256_loadu_si256(levels.cast());
-            let bytes = _mm256_set1_epi32(bytes.read_unaligned() as i32);
-            _mm256_add_epi32(counts, fours::<WIDE>(levels, bytes))
+            for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+                let from = from.add(row * stride + 4 * column);
+                let mut rows = [_mm256_setzero_si256(); 8];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    *row = _mm256_loadu_si256(from.add(i * stride).cast());
+                }
+                // Three rounds, each of which puts the halves of the list between each other.
+                for _ in 0..3 {
+                    let before = rows;
+                    for (i, row) in rows.iter_mut().enumerate() {
+                        let (a, b) = (before[i / 2], before[i / 2 + 4]);
+                        let low = _mm256_unpacklo_epi32(a, b);
+                        let high = _mm256_unpackhi_epi32(a, b);
+                        *row = match i % 2 {
+                            0 => _mm256_permute2x128_si256::<0x20>(low, high),
+                            _ => _mm256_permute2x128_si256::<0x31>(low, high),
+                        };
+                    }
+                }
+                for (i, &lanes) in rows.iter().enumerate() {
+                    _mm256_storeu_si256(to.add((column + i) * ROWS + row).cast(), lanes);
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: methods touch what the trait says.
+unsafe impl Products for Avx2 {
+    type Counts = __m256i;
+    type Reals = __m256;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn counts<const TOKENS: usize, const FOURS: usize, const HIGHEST: u8>(
+        self,
+        levels: *const u8,
+        bytes: *const u32,
+    ) -> [__m256i; TOKENS] {
+        // SAFETY: see `round`.
+        unsafe {
+            let mut counts = [_mm256_setzero_si256(); TOKENS];
+            // Pairs that are summed before they are widened.
+            let short = const { pairs_in_16_bits(HIGHEST) }.min(FOURS);
+            for first in (0..FOURS).step_by(short.max(1)) {
+                let mut pairs = [_mm256_setzero_si256(); TOKENS];
+                for four in first..first + short.max(1) {
+                    let levels = _mm256_loadu_si256(levels.add(four * 4 * ROWS).cast());
+                    for (token, pairs) in pairs.iter_mut().enumerate() {
+                        let bytes = bytes.add(four * TOKENS + token).read_unaligned();
+                        let bytes = _mm256_set1_epi32(bytes as i32);
+                        *pairs = match short {
+                            0 => fours::<true>(levels, bytes),
+                            _ => _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(levels, bytes)),
+                        };
+                    }
+                }
+                for (count, pairs) in counts.iter_mut().zip(pairs) {
+                    let sums = match short {
+                        0 => pairs,
+                        _ => _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)),
+                    };
+                    *count = _mm256_add_epi32(*count, sums);
+                }
+            }
+            counts
         }
     }
 
@@ -386,36 +436,6 @@ unsafe impl Vectors for Avx2 {
         unsafe {
             let counts = _mm256_mul_ps(_mm256_cvtepi32_ps(counts), _mm256_set1_ps(*factor));
             _mm256_fnmadd_ps(minima, _mm256_set1_ps(*less), _mm256_fmadd_ps(counts, scales, sum))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32) {
-        // SAFETY: see `round`.
-        unsafe {
-            for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
-                let from = from.add(row * stride + 4 * column);
-                let mut rows = [_mm256_setzero_si256(); 8];
-                for (i, row) in rows.iter_mut().enumerate() {
-                    *row = _mm256_loadu_si256(from.add(i * stride).cast());
-                }
-                // Three rounds, each of which puts the halves of the list between each other.
-                for _ in 0..3 {
-                    let before = rows;
-                    for (i, row) in rows.iter_mut().enumerate() {
-                        let (a, b) = (before[i / 2], before[i / 2 + 4]);
-                        let low = _mm256_unpacklo_epi32(a, b);
-                        let high = _mm256_unpackhi_epi32(a, b);
-                        *row = match i % 2 {
-                            0 => _mm256_permute2x128_si256::<0x20>(low, high),
-                            _ => _mm256_permute2x128_si256::<0x31>(low, high),
-                        };
-                    }
-                }
-                for (i, &lanes) in rows.iter().enumerate() {
-                    _mm256_storeu_si256(to.add((column + i) * ROWS + row).cast(), lanes);
-                }
-            }
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The vectors of AVX2, and of AVX-512 with VNNI: what both share.
 
 mod avx2;
+mod products512;
 mod vnni;
 
 pub(super) use avx2::Avx2;
+pub(super) use products512::Products512;
 pub(super) use vnni::Vnni;
 
 use std::arch::x86_64::*;

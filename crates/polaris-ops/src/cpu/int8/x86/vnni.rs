@@ -194,9 +194,6 @@ unsafe fn halves<const BYTES: usize>(blocks: &[u8], at: [usize; 2]) -> __m256i {
 unsafe impl Vectors for Vnni {
     /// Three, so that the additions of a chunk wait for two others at most.
     type Sum = [__m512; 3];
-    type Counts = __m512i;
-    type Reals = __m512;
-    const LANES: usize = 16;
 
     #[inline(always)]
     fn round(self, x: &[f32; GROUP]) -> Rounded {
@@ -304,62 +301,6 @@ unsafe impl Vectors for Vnni {
     unsafe fn store_floats(self, floats: __m512, to: *mut f32) {
         // SAFETY: see `round`.
         unsafe { _mm512_storeu_ps(to, floats) }
-    }
-
-    #[inline(always)]
-    fn no_counts(self) -> __m512i {
-        // SAFETY: see `round`.
-        unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
-    unsafe fn count<const WIDE: bool>(
-        self,
-        counts: __m512i,
-        levels: *const u8,
-        bytes: *const u32,
-    ) -> __m512i {
-        // SAFETY: see `round`.
-        unsafe {
-            let levels = _mm512_loadu_si512(levels.cast());
-            let bytes = _mm512_set1_epi32(bytes.read_unaligned() as i32);
-            _mm512_dpbusd_epi32(counts, levels, bytes)
-        }
-    }
-
-    #[inline(always)]
-    fn no_reals(self) -> __m512 {
-        // SAFETY: see `round`.
-        unsafe { _mm512_setzero_ps() }
-    }
-
-    #[inline(always)]
-    unsafe fn load_reals(self, from: *const f32) -> __m512 {
-        // SAFETY: see `round`.
-        unsafe { _mm512_loadu_ps(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_reals(self, reals: __m512, to: *mut f32) {
-        // SAFETY: see `round`.
-        unsafe { _mm512_storeu_ps(to, reals) }
-    }
-
-    #[inline(always)]
-    unsafe fn scaled(
-        self,
-        sum: __m512,
-        counts: __m512i,
-        factor: *const f32,
-        scales: __m512,
-        minima: __m512,
-        less: *const f32,
-    ) -> __m512 {
-        // SAFETY: see `round`.
-        unsafe {
-            let counts = _mm512_mul_ps(_mm512_cvtepi32_ps(counts), _mm512_set1_ps(*factor));
-            _mm512_fnmadd_ps(minima, _mm512_set1_ps(*less), _mm512_fmadd_ps(counts, scales, sum))
-        }
     }
 
     #[inline(always)]
