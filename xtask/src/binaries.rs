@@ -17,6 +17,10 @@ use crate::cargo;
 const LONGEST: [(&str, usize); 4] =
     [("polaris-testkit", 4), ("polaris-cli", 3), ("polaris-graph", 2), ("polaris-tensor", 1)];
 
+/// The modules of these that take longest. Each has a process of its own, the first of its package: begun late, it would
+/// leave all cores but one without work at the end.
+const LONGEST_MODULES: [&str; 1] = ["coverage"];
+
 /// A test binary, and the folder of its package, where it runs.
 #[derive(Clone)]
 struct Tests {
@@ -109,24 +113,24 @@ fn parts(tests: Tests) -> Result<Vec<Tests>> {
 
 /// Deals tests out to at most `count` processes. Those of a module stay together, since they share what a process makes
 /// once: the list of all kernels alone takes 4 seconds of a processor. The largest modules go first, each to the
-/// process with the fewest tests.
+/// process with the fewest tests; the longest come before them and have theirs alone.
 fn deal(names: &[&str], count: usize) -> Vec<Vec<String>> {
     let mut modules = BTreeMap::<&str, Vec<String>>::new();
     for name in names {
         let module = name.split_once("::").map_or("", |(module, _)| module);
         modules.entry(module).or_default().push((*name).to_owned());
     }
+    let longest: Vec<_> = LONGEST_MODULES.iter().filter_map(|name| modules.remove(name)).collect();
     let mut modules: Vec<_> = modules.into_values().collect();
     modules.sort_by_key(|tests| Reverse(tests.len()));
-    let mut parts = vec![Vec::new(); count];
+    let mut parts = vec![Vec::new(); count.saturating_sub(longest.len()).max(1)];
     for tests in modules {
         if let Some(part) = parts.iter_mut().min_by_key(|part| part.len()) {
             part.extend(tests);
         }
     }
     // A process that is given no names would run all tests.
-    parts.retain(|part| !part.is_empty());
-    parts
+    longest.into_iter().chain(parts).filter(|part| !part.is_empty()).collect()
 }
 
 fn one(tests: &Tests, set: &(impl Fn(&mut Command) + Sync)) -> Result<Output> {
@@ -169,6 +173,14 @@ mod tests {
         let mut all = parts.concat();
         all.sort_unstable();
         assert_eq!(all, names);
+    }
+
+    #[test]
+    fn the_longest_modules_begin_first_and_alone() {
+        let names = ["a::one", "a::two", "b::one", "coverage::one", "coverage::two"];
+        let parts = deal(&names, 3);
+        assert_eq!(parts[0], ["coverage::one", "coverage::two"]);
+        assert_eq!(parts[1..], [vec!["a::one", "a::two"], vec!["b::one"]]);
     }
 
     #[test]

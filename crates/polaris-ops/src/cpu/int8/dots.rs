@@ -115,11 +115,12 @@ unsafe fn add_chunk<B: Blocks, V: Vectors, const T: usize>(
 }
 
 /// A kernel compiled for some instructions.
+#[cfg(target_arch = "x86_64")]
 macro_rules! compiled {
-    ($name:ident, $simd:expr $(, $features:literal)?) => {
+    ($name:ident, $simd:expr, $features:literal) => {
         /// # Safety
         /// As for `dots`; the processor must have the instructions.
-        $(#[target_feature(enable = $features)])?
+        #[target_feature(enable = $features)]
         unsafe fn $name<B: Blocks, const T: usize>(
             rows: WeightRows,
             k: usize,
@@ -133,7 +134,26 @@ macro_rules! compiled {
     };
 }
 
-compiled!(plain, Plain);
+/// One token after the other: kernels for several would be large, and hardly faster without vectors.
+///
+/// # Safety
+/// As for `dots`.
+unsafe fn plain<B: Blocks>(
+    rows: WeightRows,
+    k: usize,
+    tokens: &[Tile],
+    to: *mut f32,
+    stride: usize,
+) {
+    for (number, token) in tokens.iter().enumerate() {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let to = to.add(number * stride);
+            dots::<B, _, 1>(Plain, rows, k, std::slice::from_ref(token), to, stride);
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 compiled!(avx2, Avx2::new(), "avx2,fma,f16c,bmi2");
 #[cfg(target_arch = "x86_64")]
@@ -148,6 +168,6 @@ pub(crate) fn kernels<B: Blocks>(instructions: Instructions) -> [Dots; TOKENS] {
         Instructions::Avx512 | Instructions::Avx2 => {
             [avx2::<B, 1>, avx2::<B, 2>, avx2::<B, 3>, avx2::<B, 4>]
         }
-        Instructions::Plain => [plain::<B, 1>, plain::<B, 2>, plain::<B, 3>, plain::<B, 4>],
+        Instructions::Plain => [plain::<B>; TOKENS],
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct DotCall<P> {
     /// Of the type that the kernel reads.
     pub b: *const u8,
     pub b_stride: usize,
+    /// As many as the kernel is for.
+    pub columns: usize,
     pub k: usize,
     /// Rows are `TILE_STRIDE` apart.
     pub to: *mut P,
@@ -55,10 +57,11 @@ where
         }
         // Half precision is how models are stored that fit no cache: memory is read from one end to the other, which
         // processors are fastest at, one column after the other.
-        for j in 0..C {
+        for j in 0..call.columns {
             let column = DotCall {
                 b: call.b.cast::<T>().add(j * call.b_stride).cast(),
                 to: call.to.add(j),
+                columns: 1,
                 ..*call
             };
             let (start, sums) = stream::<V, T, R>(&column);
@@ -195,6 +198,10 @@ compiled!(avx2, "avx2,fma,f16c");
 compiled!(avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
 macro_rules! table {
+    // One kernel for any number of columns, which it reads one after the other.
+    ($compiled:ident, $lanes:ty, short $stored:ty, $($rows:literal)*) => {
+        [$([$compiled::<$lanes, $stored, $rows, 1>; COLUMNS]),*]
+    };
     ($compiled:ident, $lanes:ty, $stored:ty, $($rows:literal)*) => {
         [$([
             $compiled::<$lanes, $stored, $rows, 1>,
@@ -206,21 +213,21 @@ macro_rules! table {
 }
 
 macro_rules! dots_by_level {
-    ($name:ident: $type:ty, $stored:ty, $avx512:ty, $avx2:ty, $plain:ty) => {
+    ($name:ident: $type:ty, [$($stored:tt)*], $avx512:ty, $avx2:ty, $plain:ty) => {
         pub(super) fn $name(level: SimdLevel) -> &'static Dots<$type> {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 => {
-            static DOTS: Dots<$type> = table!(avx512, $avx512, $stored, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(avx512, $avx512, $($stored)*, 1 2 3 4 5 6);
                     &DOTS
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx2 => {
-            static DOTS: Dots<$type> = table!(avx2, $avx2, $stored, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(avx2, $avx2, $($stored)*, 1 2 3 4 5 6);
                     &DOTS
                 }
                 _ => {
-            static DOTS: Dots<$type> = table!(plain, $plain, $stored, 1 2 3 4 5 6);
+            static DOTS: Dots<$type> = table!(plain, $plain, $($stored)*, 1 2 3 4 5 6);
                     &DOTS
                 }
             }
@@ -228,7 +235,7 @@ macro_rules! dots_by_level {
     };
 }
 
-dots_by_level!(f32_dots: f32, f32, F32x16, F32x8, Plain<f32, 4>);
-dots_by_level!(f16_dots: f32, f16, F32x16, F32x8, Plain<f32, 4>);
-dots_by_level!(bf16_dots: f32, bf16, F32x16, F32x8, Plain<f32, 4>);
-dots_by_level!(f64_dots: f64, f64, F64x8, F64x4, Plain<f64, 2>);
+dots_by_level!(f32_dots: f32, [f32], F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(f16_dots: f32, [short f16], F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(bf16_dots: f32, [short bf16], F32x16, F32x8, Plain<f32, 4>);
+dots_by_level!(f64_dots: f64, [f64], F64x8, F64x4, Plain<f64, 2>);

@@ -94,16 +94,18 @@ impl<S: Sum> Skinny<'_, S> {
             // A few columns stay in the L1 cache for all rows.
             for first in (0..width).step_by(COLUMNS) {
                 for row in (0..product.m).step_by(tile_rows) {
+                    let count = COLUMNS.min(width - first);
                     let call = DotCall {
                         a: a.wrapping_add(row * a_stride),
                         a_stride,
                         b: product.b.at(0, column + first),
                         b_stride: product.b.column_stride,
+                        columns: count,
                         k: product.k,
                         to: tile[row * TILE_STRIDE + first..].as_mut_ptr(),
                     };
                     let rows = tile_rows.min(product.m - row);
-                    let kernel = self.kernels.dots[rows - 1][COLUMNS.min(width - first) - 1];
+                    let kernel = self.kernels.dots[rows - 1][count - 1];
                     // SAFETY: by the caller's word; the tile has room for all rows.
                     unsafe { kernel(&call) };
                 }
