@@ -45,7 +45,36 @@ impl Panel {
 pub(crate) type Pack = unsafe fn(rows: WeightRows, k: usize, panel: Panel);
 
 /// Multiplies a panel with a tile; results of a token are `stride` apart from those of the next.
-pub(crate) type Multiply = unsafe fn(panel: Panel, tile: Tile, to: *mut f32, stride: usize);
+pub(crate) type Multiply =
+    unsafe fn(panel: Panel, tile: Tile, to: *mut f32, stride: usize, ahead: Ahead);
+
+/// Memory that is needed next, and fetched while a panel is multiplied. Sixteen rows at a time are more than the processor
+/// looks ahead at by itself, and fetches while a panel is unpacked would be more at once than a core can wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ahead {
+    pub start: *const u8,
+    pub bytes: usize,
+}
+
+impl Ahead {
+    /// Its part for tile `number` of `count`.
+    pub fn part(self, number: usize, count: usize) -> Self {
+        let each = self.bytes.div_ceil(count).next_multiple_of(LINE);
+        let first = (number * each).min(self.bytes);
+        let bytes = each.min(self.bytes - first);
+        Self { start: self.start.wrapping_add(first), bytes }
+    }
+
+    /// Fetches the next `bytes`.
+    #[inline(always)]
+    fn fetch(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        for line in (0..bytes).step_by(LINE) {
+            fetch_next(self.start.wrapping_add(line));
+        }
+        *self = Self { start: self.start.wrapping_add(bytes), bytes: self.bytes - bytes };
+    }
+}
 
 /// What panels are made and multiplied with.
 #[derive(Clone, Copy)]
@@ -80,10 +109,6 @@ unsafe fn pack<B: Blocks, V: Vectors>(simd: V, rows: WeightRows, k: usize, panel
             let place = chunk_start(chunk, k) / B::ELEMENTS * B::BYTES;
             for (row, to) in unpacked.iter_mut().take(rows.count).enumerate() {
                 let start = rows.start.add(row * rows.stride + place);
-                // Sixteen places at a time are more than the processor looks ahead at by itself.
-                for line in (0..chunk_bytes).step_by(LINE) {
-                    fetch_next(start.wrapping_add(ROWS * rows.stride + line));
-                }
                 if B::ELEMENTS == CHUNK || k >= CHUNK {
                     unpack::<B, V>(simd, std::slice::from_raw_parts(start, chunk_bytes), to);
                 } else {
@@ -134,7 +159,10 @@ unsafe fn multiply<P: Products, const T: usize, const FOURS: usize, const HIGHES
     tile: Tile,
     to: *mut f32,
     stride: usize,
+    mut ahead: Ahead,
 ) {
+    let groups = panel.k / (4 * FOURS);
+    let each = ahead.bytes.div_ceil(groups.max(1)).next_multiple_of(LINE);
     // SAFETY: by the caller's word.
     unsafe {
         for lane in (0..ROWS).step_by(P::LANES) {
@@ -142,6 +170,7 @@ unsafe fn multiply<P: Products, const T: usize, const FOURS: usize, const HIGHES
             let mut levels = panel.start.cast_const().add(4 * lane);
             let mut bytes = tile.bytes;
             for sixteens in (0..panel.k / 16).step_by(FOURS / 4) {
+                ahead.fetch(each);
                 let counts = simd.counts::<T, FOURS, HIGHEST>(levels, bytes);
                 levels = levels.add(4 * ROWS * FOURS);
                 bytes = bytes.add(T * FOURS);
@@ -193,9 +222,10 @@ macro_rules! multiply_with {
             tile: Tile,
             to: *mut f32,
             stride: usize,
+            ahead: Ahead,
         ) {
             // SAFETY: by the caller's word.
-            unsafe { multiply::<_, T, FOURS, HIGHEST>($simd, panel, tile, to, stride) }
+            unsafe { multiply::<_, T, FOURS, HIGHEST>($simd, panel, tile, to, stride, ahead) }
         }
     };
 }

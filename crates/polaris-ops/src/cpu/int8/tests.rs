@@ -5,7 +5,7 @@ use polaris_core::random::SplitMix64;
 use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::{Rows, Tiles};
-use super::panels::{Panel, ROWS};
+use super::panels::{Ahead, Panel, ROWS};
 use super::{Instructions, WeightRows, dots, panels};
 
 /// What rows of A are rounded to, by the definition.
@@ -120,10 +120,11 @@ fn panels_of<B: Blocks>(level: Instructions, [m, n, k]: [usize; 3]) {
             let mut found = vec![0.0; tiles.tokens * ROWS];
             let place = memory.as_mut_ptr().cast();
             let multiply = kernels.multiply[tiles.tokens / 2 - 1];
+            let ahead = Ahead { start, bytes: stride }.part(number, tiles.count);
             // SAFETY: as above; the target has room for sixteen results of each token.
             unsafe {
                 tiles.write(level, case.rows(), number, place);
-                multiply(panel, tiles.tile(place, number), found.as_mut_ptr(), ROWS);
+                multiply(panel, tiles.tile(place, number), found.as_mut_ptr(), ROWS, ahead);
             }
             let first = number * tiles.tokens;
             for row in first..m.min(first + tiles.tokens) {
@@ -194,5 +195,20 @@ fn what_is_no_number_is_not_lost() {
             }
             assert!(!found[0].is_finite(), "{level:?} {bad}: {}", found[0]);
         }
+    }
+}
+
+#[test]
+fn tiles_share_what_is_fetched_ahead() {
+    let memory = [0u8; 1000];
+    for (bytes, count) in [(0, 1), (1, 3), (64, 1), (1000, 1), (1000, 3), (1000, 43)] {
+        let ahead = Ahead { start: memory.as_ptr(), bytes };
+        let mut next = 0;
+        for number in 0..count {
+            let part = ahead.part(number, count);
+            assert_eq!(part.start, memory.as_ptr().wrapping_add(next), "{bytes} {count} {number}");
+            next += part.bytes;
+        }
+        assert_eq!(next, bytes, "{count}");
     }
 }

@@ -9,7 +9,7 @@ use super::finish::{Place, TILE_STRIDE, store};
 use super::multiply::Scratch;
 use super::product::Product;
 use crate::cpu::int8::activations::{Rows, Tile, Tiles};
-use crate::cpu::int8::panels::{Panel, ROWS};
+use crate::cpu::int8::panels::{Ahead, Panel, ROWS};
 use crate::cpu::int8::{Instructions, WeightRows, dots, panels};
 use crate::cpu::map::SendPointer;
 use crate::format::Blocks;
@@ -114,34 +114,43 @@ impl Int8<'_> {
         let multiply = kernels.multiply[tiles.tokens / 2 - 1];
         let stride = self.row_bytes::<B>();
         let next = AtomicUsize::new(0);
-        // While a panel is unpacked, the next is fetched: so a worker takes some that follow one another.
+        // While a panel is multiplied, the next is fetched: so a worker knows it beforehand, and takes some that follow
+        // one another.
         let run = (n.div_ceil(ROWS) / (pool.threads() * TASKS_PER_THREAD)).clamp(1, MOST_PANELS);
+        let claim = || ROWS * run * next.fetch_add(1, Ordering::Relaxed);
         pool.run(pool.threads().min(n.div_ceil(ROWS * run)), |worker| {
             let panel = Panel::new(panels.get().wrapping_add(worker * Panel::bytes(k)), k);
-            loop {
-                let first = ROWS * run * next.fetch_add(1, Ordering::Relaxed);
-                if first >= n {
-                    return;
+            let start =
+                |column: usize| self.blocks.get().wrapping_add(column * stride).cast_const();
+            let mut column = claim();
+            let mut end = column + ROWS * run;
+            while column < n {
+                let mut following = column + ROWS;
+                if following == end {
+                    following = claim();
+                    end = following + ROWS * run;
                 }
-                for column in (first..n.min(first + ROWS * run)).step_by(ROWS) {
-                    let start = self.blocks.get().wrapping_add(column * stride).cast_const();
-                    let count = ROWS.min(n - column);
-                    // SAFETY: the rows lie inside B, which is registered as read, and the panel is this worker's.
-                    unsafe { (kernels.pack)(WeightRows { start, stride, count }, k, panel) };
-                    for number in 0..tiles.count {
-                        let mut sums = [0.0; TILE_STRIDE * MOST_TOKENS];
-                        let row = number * tiles.tokens;
-                        let rows = tiles.tokens.min(m - row);
-                        let tile = tiles.tile(memory.get(), number);
-                        // SAFETY: the panel and the tile are written and equally long; the operands are registered,
-                        // and each column is computed by one worker.
-                        unsafe {
-                            multiply(panel, tile, sums.as_mut_ptr(), TILE_STRIDE);
-                            let place = Place { row, rows, column, columns: count };
-                            store(level, self.product, &sums, place);
-                        }
+                let bytes = ROWS.min(n.saturating_sub(following)) * stride;
+                let ahead = Ahead { start: start(following), bytes };
+                let count = ROWS.min(n - column);
+                let rows = WeightRows { start: start(column), stride, count };
+                // SAFETY: the rows lie inside B, which is registered as read, and the panel is this worker's.
+                unsafe { (kernels.pack)(rows, k, panel) };
+                for number in 0..tiles.count {
+                    let mut sums = [0.0; TILE_STRIDE * MOST_TOKENS];
+                    let row = number * tiles.tokens;
+                    let rows = tiles.tokens.min(m - row);
+                    let tile = tiles.tile(memory.get(), number);
+                    let ahead = ahead.part(number, tiles.count);
+                    // SAFETY: the panel and the tile are written and equally long; the operands are registered,
+                    // and each column is computed by one worker.
+                    unsafe {
+                        multiply(panel, tile, sums.as_mut_ptr(), TILE_STRIDE, ahead);
+                        let place = Place { row, rows, column, columns: count };
+                        store(level, self.product, &sums, place);
                     }
                 }
+                column = following;
             }
         });
     }
