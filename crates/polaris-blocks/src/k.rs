@@ -15,7 +15,7 @@
 
 use crate::bits::{half, part, whole};
 use crate::levels::{centred, each_of, less_32};
-use crate::{Block, Blocks, Levels, Refusal, Simd, k_encode};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, k_encode, search};
 
 /// The same for each of the four groups whose fields share bytes. Where two fields make a weight, decoders make four
 /// weights of a byte at a time: with constant shifts these loops vectorise.
@@ -109,6 +109,11 @@ impl Blocks for Q2_K {
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q2(x, out)
     }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q2(x, out)
+    }
 }
 
 /// The format of its name.
@@ -162,6 +167,11 @@ impl Blocks for Q3_K {
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q3(x, out)
     }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q3(x, out)
+    }
 }
 
 /// The format of its name.
@@ -204,6 +214,11 @@ impl Blocks for Q4_K {
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q4(x, out)
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q4(x, out)
     }
 }
 
@@ -250,6 +265,11 @@ impl Blocks for Q5_K {
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q5(x, out)
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q5(x, out)
     }
 }
 
@@ -303,5 +323,10 @@ impl Blocks for Q6_K {
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q6(x, out)
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q6(x, out)
     }
 }

@@ -80,38 +80,54 @@ impl Scales {
 
 pub(crate) fn q2(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
     let ranges = Ranges::<16>::find(x, 3.0, 15, out, 80)?;
+    pack_q2(&ranges.scales, &ranges.mins, |i| ranges.number(i / 16, x[i], 3), out);
+    Ok(())
+}
+
+/// Packs scales, minima and numbers of Q2_K; `d` and `dmin` are written before.
+#[inline(always)]
+pub(crate) fn pack_q2(
+    scales: &[u8; 16],
+    mins: &[u8; 16],
+    number: impl Fn(usize) -> u8,
+    out: &mut [u8],
+) {
     out[..80].fill(0);
-    for (byte, (scale, min)) in out.iter_mut().zip(ranges.scales.iter().zip(ranges.mins)) {
+    for (byte, (scale, min)) in out.iter_mut().zip(scales.iter().zip(mins)) {
         *byte = scale | min << 4;
     }
-    for (i, &x) in x.iter().enumerate() {
-        let q = ranges.number(i / 16, x, 3);
-        out[16 + 32 * (i / 128) + i % 32] |= q << (i % 128 / 32 * 2);
+    for i in 0..256 {
+        out[16 + 32 * (i / 128) + i % 32] |= number(i) << (i % 128 / 32 * 2);
     }
-    Ok(())
 }
 
 pub(crate) fn q3(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
     let scales = Scales::find(x, 4.0, 32, out, 108)?;
-    out[..108].fill(0);
-    for group in 0..16 {
-        let raised = (scales.scales[group] + 32) as u8;
-        out[96 + group % 8] |= (raised & 15) << (group / 8 * 4);
-        out[104 + group % 4] |= (raised >> 4) << (group / 4 * 2);
-    }
-    for (i, &x) in x.iter().enumerate() {
-        let q = scales.number(i / 16, x, 4);
-        out[i % 32] |= (q >> 2) << (i / 32);
-        out[32 + 32 * (i / 128) + i % 32] |= (q & 3) << (i % 128 / 32 * 2);
-    }
+    pack_q3(&scales.scales, |i| scales.number(i / 16, x[i], 4), out);
     Ok(())
 }
 
+/// The same of Q3_K, whose numbers are raised by 4.
+#[inline(always)]
+pub(crate) fn pack_q3(scales: &[i8; 16], number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[..108].fill(0);
+    for (group, scale) in scales.iter().enumerate() {
+        let raised = (scale + 32) as u8;
+        out[96 + group % 8] |= (raised & 15) << (group / 8 * 4);
+        out[104 + group % 4] |= (raised >> 4) << (group / 4 * 2);
+    }
+    for i in 0..256 {
+        let q = number(i);
+        out[i % 32] |= (q >> 2) << (i / 32);
+        out[32 + 32 * (i / 128) + i % 32] |= (q & 3) << (i % 128 / 32 * 2);
+    }
+}
+
 /// Packs the scales and minima of Q4_K and Q5_K, and zeros after them.
-fn pack_ranges(ranges: &Ranges<8>, out: &mut [u8]) {
+#[inline(always)]
+fn pack_ranges(scales: &[u8; 8], mins: &[u8; 8], out: &mut [u8]) {
     out.fill(0);
-    for group in 0..8 {
-        let (scale, min) = (ranges.scales[group], ranges.mins[group]);
+    for (group, (&scale, &min)) in scales.iter().zip(mins).enumerate() {
         if group < 4 {
             out[group] |= scale;
             out[group + 4] |= min;
@@ -125,35 +141,62 @@ fn pack_ranges(ranges: &Ranges<8>, out: &mut [u8]) {
 
 pub(crate) fn q4(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
     let ranges = Ranges::<8>::find(x, 15.0, 63, out, 0)?;
-    pack_ranges(&ranges, &mut out[4..]);
-    for (i, &x) in x.iter().enumerate() {
-        let q = ranges.number(i / 32, x, 15);
-        out[16 + 32 * (i / 64) + i % 32] |= q << (i % 64 / 32 * 4);
-    }
+    pack_q4(&ranges.scales, &ranges.mins, |i| ranges.number(i / 32, x[i], 15), out);
     Ok(())
+}
+
+/// The same of Q4_K.
+#[inline(always)]
+pub(crate) fn pack_q4(
+    scales: &[u8; 8],
+    mins: &[u8; 8],
+    number: impl Fn(usize) -> u8,
+    out: &mut [u8],
+) {
+    pack_ranges(scales, mins, &mut out[4..]);
+    for i in 0..256 {
+        out[16 + 32 * (i / 64) + i % 32] |= number(i) << (i % 64 / 32 * 4);
+    }
 }
 
 pub(crate) fn q5(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
     let ranges = Ranges::<8>::find(x, 31.0, 63, out, 0)?;
-    pack_ranges(&ranges, &mut out[4..]);
-    for (i, &x) in x.iter().enumerate() {
-        let q = ranges.number(i / 32, x, 31);
+    pack_q5(&ranges.scales, &ranges.mins, |i| ranges.number(i / 32, x[i], 31), out);
+    Ok(())
+}
+
+/// The same of Q5_K.
+#[inline(always)]
+pub(crate) fn pack_q5(
+    scales: &[u8; 8],
+    mins: &[u8; 8],
+    number: impl Fn(usize) -> u8,
+    out: &mut [u8],
+) {
+    pack_ranges(scales, mins, &mut out[4..]);
+    for i in 0..256 {
+        let q = number(i);
         out[16 + i % 32] |= (q >> 4) << (i / 32);
         out[48 + 32 * (i / 64) + i % 32] |= (q & 15) << (i % 64 / 32 * 4);
     }
-    Ok(())
 }
 
 pub(crate) fn q6(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
     let scales = Scales::find(x, 32.0, 128, out, 208)?;
+    pack_q6(&scales.scales, |i| scales.number(i / 16, x[i], 32), out);
+    Ok(())
+}
+
+/// The same of Q6_K, whose numbers are raised by 32.
+#[inline(always)]
+pub(crate) fn pack_q6(scales: &[i8; 16], number: impl Fn(usize) -> u8, out: &mut [u8]) {
     out[..208].fill(0);
-    for group in 0..16 {
-        out[192 + group] = scales.scales[group] as u8;
+    for (group, &scale) in scales.iter().enumerate() {
+        out[192 + group] = scale as u8;
     }
-    for (i, &x) in x.iter().enumerate() {
-        let q = scales.number(i / 16, x, 32);
+    for i in 0..256 {
+        let q = number(i);
         out[64 * (i / 128) + i % 64] |= (q & 15) << (i % 128 / 64 * 4);
         out[128 + 32 * (i / 128) + i % 32] |= (q >> 4) << (i % 128 / 32 * 2);
     }
-    Ok(())
 }

@@ -12,7 +12,7 @@
 
 use crate::bits::{bounds, extreme, half, inverse, part, whole, write_half};
 use crate::levels::{each_of, fives, nibbles, pairs};
-use crate::{Block, Blocks, Levels, Refusal, Simd};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, search};
 
 /// The numbers of 16 bytes of nibbles, made into weights.
 #[inline(always)]
@@ -44,14 +44,15 @@ fn truncated(value: f32, most: u8) -> u8 {
 
 /// Packs numbers of four bits: weight j below weight j + 16.
 #[inline(always)]
-fn pack(q: impl Fn(usize) -> u8, out: &mut [u8]) {
+pub(crate) fn pack(q: impl Fn(usize) -> u8, out: &mut [u8]) {
     for (j, byte) in out.iter_mut().enumerate() {
         *byte = q(j) & 15 | q(j + 16) << 4;
     }
 }
 
 /// Packs the fifth bits of 32 numbers.
-fn pack_fifth(q: impl Fn(usize) -> u8, out: &mut [u8]) {
+#[inline(always)]
+pub(crate) fn pack_fifth(q: impl Fn(usize) -> u8, out: &mut [u8]) {
     for (j, byte) in out.iter_mut().enumerate() {
         *byte = (0..8).map(|bit| (q(8 * j + bit) >> 4 & 1) << bit).sum();
     }
@@ -91,6 +92,11 @@ impl Blocks for Q4_0 {
         pack(|j| truncated(x[j] * id + 8.5, 15), &mut out[2..]);
         Ok(())
     }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q4_0(x, out)
+    }
 }
 
 /// The format of its name.
@@ -128,6 +134,11 @@ impl Blocks for Q4_1 {
         pack(|j| truncated((x[j] - min) * id + 0.5, 15), &mut out[4..]);
         Ok(())
     }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q4_1(x, out)
+    }
 }
 
 /// The format of its name.
@@ -163,6 +174,11 @@ impl Blocks for Q5_0 {
         pack_fifth(q, &mut out[2..6]);
         pack(q, &mut out[6..]);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q5_0(x, out)
     }
 }
 
@@ -202,6 +218,11 @@ impl Blocks for Q5_1 {
         pack_fifth(q, &mut out[4..8]);
         pack(q, &mut out[8..]);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::q5_1(x, out)
     }
 }
 

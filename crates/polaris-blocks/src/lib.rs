@@ -29,6 +29,7 @@ mod k;
 mod k_encode;
 mod legacy;
 mod levels;
+mod search;
 mod simd;
 mod table;
 

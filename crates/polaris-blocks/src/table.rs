@@ -10,10 +10,10 @@
 
 use crate::bits::{extreme, half, inverse, nearest, part, whole, write_half};
 use crate::levels::{each_of, less_32, looked_up};
-use crate::{Block, Blocks, Levels, Refusal, Simd};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, search};
 
 /// llama.cpp's values for weights that are denser around zero.
-const NON_LINEAR: [f32; 16] = [
+pub(crate) const NON_LINEAR: [f32; 16] = [
     -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
     89.0, 113.0,
 ];
@@ -39,7 +39,7 @@ const fn raised(values: [f32; 16], by: i32) -> [u8; 16] {
 }
 
 /// The place of the value that comes nearest.
-fn nearest_value(value: f32) -> u8 {
+pub(crate) fn nearest_value(value: f32) -> u8 {
     let error = |q: u8| (NON_LINEAR[usize::from(q)] - value).abs();
     (1..16).fold(0, |best, q| if error(q) < error(best) { q } else { best })
 }
@@ -101,6 +101,11 @@ impl Blocks for IQ4_NL {
         }
         Ok(())
     }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::iq4_nl(x, out)
+    }
 }
 
 /// The format of its name.
@@ -156,18 +161,28 @@ impl Blocks for IQ4_XS {
             *wanted = extreme(x) / NON_LINEAR[0];
         }
         let d = write_half(out, 0, extreme(&wanted) / -32.0, "scale")?;
-        let scales = wanted.map(|wanted| nearest(wanted * inverse(d), -32, 31));
-        out[2..8].fill(0);
-        for (g, (&scale, x)) in scales.iter().zip(x.chunks_exact(32)).enumerate() {
-            let raised = (scale + 32) as u8;
-            out[2 + g / 4] |= (raised >> 4) << (g % 4 * 2);
-            out[4 + g / 2] |= (raised & 15) << (g % 2 * 4);
-            let q = |j: usize| nearest_value(x[j] * inverse(d * scale as f32));
-            for j in 0..16 {
-                out[8 + 16 * g + j] = q(j) | q(j + 16) << 4;
-            }
-        }
+        pack_iq4_xs(x, d, &wanted.map(|wanted| nearest(wanted * inverse(d), -32, 31)), out);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+        search::iq4_xs(x, out)
+    }
+}
+
+/// Packs scales of IQ4_XS and the nearest values; `d` is written before.
+#[inline(always)]
+pub(crate) fn pack_iq4_xs(x: &[f32], d: f32, scales: &[i32; 8], out: &mut [u8]) {
+    out[2..8].fill(0);
+    for (g, (&scale, x)) in scales.iter().zip(x.chunks_exact(32)).enumerate() {
+        let raised = (scale + 32) as u8;
+        out[2 + g / 4] |= (raised >> 4) << (g % 4 * 2);
+        out[4 + g / 2] |= (raised & 15) << (g % 2 * 4);
+        let q = |j: usize| nearest_value(x[j] * inverse(d * scale as f32));
+        for j in 0..16 {
+            out[8 + 16 * g + j] = q(j) | q(j + 16) << 4;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod bench;
 mod embed;
 mod llm;
 mod model;
+mod quantize;
 #[cfg(test)]
 mod reference;
 mod train;
@@ -22,6 +23,7 @@ pub use llm::{
     Tokenize,
 };
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
+pub use quantize::Quantize;
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
@@ -250,6 +252,17 @@ pub enum Command {
   polaris perplexity model.gguf wiki.txt
   polaris perplexity model-q4.gguf wiki.txt --base model-f16.gguf --windows 20 --json")]
     Perplexity(Perplexity),
+
+    /// Make a language model smaller: quantise the matrices of a GGUF file
+    ///
+    /// Scales are searched for; the error of each tensor is measured while it is written. The file appears whole or not at
+    /// all, and takes some megabytes of memory however large the model is. docs/quantization.md says which type is for what.
+    #[command(after_help = "Examples:
+  polaris quantize model-f16.gguf -o model-q4.gguf
+  polaris quantize model-f16.gguf -o model-q6.gguf --type Q6_K --json
+  polaris quantize model-f16.gguf -o model.gguf --type Q4_K_S --tensor attn_v=Q6_K --tensor output.=Q8_0
+  polaris quantize model-f16.gguf --type Q3_K_M --dry-run")]
+    Quantize(Quantize),
 
     /// Show the tokens of a text
     #[command(after_help = "Examples:

@@ -67,7 +67,9 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             error.downcast_ref(),
             Some(polaris::llm::Error::Sample(SampleError::Option { .. }))
         );
-    if matches!(error.downcast_ref(), Some(polaris::llm::Error::Cancelled)) {
+    if matches!(error.downcast_ref(), Some(polaris::llm::Error::Cancelled))
+        || matches!(error.downcast_ref(), Some(polaris::optimize::Error::Cancelled))
+    {
         return INTERRUPTED;
     }
     if is_usage {

@@ -32,6 +32,9 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         (.., Some(TunerError::Tune(polaris_tune::Error::TooFew { .. })), _) => {
             "`polaris tune gemm` measures more"
         }
+        _ if matches!(error.downcast_ref(), Some(polaris::optimize::Error::Quantised { .. })) => {
+            "`--requantize` allows it"
+        }
         _ => return runtime_hint(error),
     };
     Some(fixed.to_owned())

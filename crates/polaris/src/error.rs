@@ -73,6 +73,10 @@ causes! {
     Model(polaris_models::Error), "A model with its surroundings.";
     #[cfg(feature = "llm")]
     LanguageModel(polaris_llm::Error), "A language model.";
+    #[cfg(feature = "llm")]
+    Optimize(polaris_optimize::Error), "Making a model smaller.";
+    #[cfg(feature = "llm")]
+    Gguf(polaris_gguf::Error), "A GGUF file.";
     #[cfg(feature = "train")]
     Data(polaris_data::Error), "Data.";
     #[cfg(feature = "train")]

@@ -21,7 +21,7 @@
 //! | `train` | [`nn`], [`data`] |
 //! | `text` | tokenizers, [`models`]: text to vectors |
 //! | `image` | images as inputs and as data sets |
-//! | `llm` | [`llm`]: language models from GGUF files and folders of Hugging Face |
+//! | `llm` | [`llm`]: language models from GGUF files and folders of Hugging Face; [`optimize`]: making them smaller; [`gguf`] |
 //! | `tools` | [`bench`](mod@bench), [`check`], [`tuner`] |
 //!
 //! All are on by default. Without any of them there are devices, tensors with gradients, and all operations.
@@ -58,6 +58,8 @@ pub use polaris_core as core;
 #[cfg(feature = "train")]
 pub use polaris_data as data;
 pub use polaris_files as files;
+#[cfg(feature = "llm")]
+pub use polaris_gguf as gguf;
 #[cfg(feature = "onnx")]
 pub use polaris_graph as graph;
 #[cfg(feature = "llm")]
@@ -69,6 +71,8 @@ pub use polaris_nn as nn;
 #[cfg(feature = "onnx")]
 pub use polaris_onnx as onnx;
 pub use polaris_ops as ops;
+#[cfg(feature = "llm")]
+pub use polaris_optimize as optimize;
 pub use polaris_runtime as runtime;
 pub use polaris_tensor as tensor;
 #[cfg(feature = "tools")]
@@ -89,6 +93,8 @@ mod pages {
     struct LanguageModels;
     #[doc = include_str!("../../../docs/onnx.md")]
     struct Onnx;
+    #[doc = include_str!("../../../docs/quantization.md")]
+    struct Quantization;
     #[doc = include_str!("../../../docs/tensors.md")]
     struct Tensors;
     #[doc = include_str!("../../../docs/training.md")]

@@ -15,6 +15,7 @@ pub mod export;
 pub mod generate;
 pub mod llm;
 pub mod model;
+pub mod quantize;
 pub mod quickstart;
 pub mod train;
 pub mod tune;

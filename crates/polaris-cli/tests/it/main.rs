@@ -10,6 +10,7 @@ mod json;
 mod llm;
 mod model;
 mod modes;
+mod quantize;
 mod rusticl;
 mod train;
 mod tune;

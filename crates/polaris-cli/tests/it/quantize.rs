@@ -1,0 +1,60 @@
+//! `polaris quantize`, with a small model of random weights.
+
+use crate::common::Home;
+use crate::tiny_llm::Tiny;
+
+#[test]
+fn a_model_becomes_smaller_and_still_runs() {
+    let home = Home::new();
+    let (model, half, small) =
+        (home.path("model.gguf"), home.path("half.gguf"), home.path("small.gguf"));
+    std::fs::write(&model, Tiny::LLAMA.bytes()).unwrap();
+    let (model, half, small) = (model.display(), half.display(), small.display());
+    home.run(&format!("quantize {model} -o {half} --type f16")).exits_with(0).says(&["F16", "%"]);
+    let planned = home
+        .run(&format!("quantize {half} --type Q4_0 --tensor ffn_down=Q8_0 --dry-run --json"))
+        .exits_with(0)
+        .json();
+    assert_eq!(
+        (&planned["schema"], &planned["type"]),
+        (&"polaris.quantize/1".into(), &"Q4_0".into())
+    );
+    assert!(planned["path"].is_null() && !home.path("small.gguf").exists());
+    let done = home
+        .run(&format!("quantize {half} -o {small} --type Q4_0 --tensor ffn_down=Q8_0 --json"))
+        .exits_with(0)
+        .json();
+    assert_eq!(planned["bytes"], done["bytes"]);
+    let tensor = |name: &str| {
+        let all = done["tensors"].as_array().unwrap();
+        all.iter().find(|tensor| tensor["name"] == name).unwrap().clone()
+    };
+    assert_eq!(tensor("blk.0.ffn_down.weight")["to"], "Q8_0");
+    let query = tensor("blk.1.attn_q.weight");
+    assert_eq!(query["to"], "Q4_0");
+    let error = query["relative_error"].as_f64().unwrap();
+    assert!((0.01..0.2).contains(&error), "{error}");
+    assert!(tensor("output_norm.weight")["relative_error"].is_null());
+    home.run(&format!("generate {small} -p a -n 3 --device cpu")).exits_with(0);
+}
+
+#[test]
+fn mistakes_are_explained_and_leave_files_alone() {
+    let home = Home::new();
+    let (model, small) = (home.path("model.gguf"), home.path("small.gguf"));
+    std::fs::write(&model, Tiny::LLAMA.bytes()).unwrap();
+    let (model, small) = (model.display(), small.display());
+    home.run(&format!("quantize {model}")).exits_with(2);
+    home.run(&format!("quantize {model} -o {small} --type Q9_Z")).exits_with(2);
+    home.run(&format!("quantize {model} -o {small} --tensor ffn_down=Q9")).exits_with(2);
+    let itself = home.run(&format!("quantize {model} -o {model}")).exits_with(3);
+    assert!(itself.stderr.contains("the model itself"), "{itself:#?}");
+    let nothing = home.run(&format!("quantize {model} -o {small} --tensor experts=Q4_0"));
+    assert!(nothing.exits_with(3).stderr.contains("no matrix"));
+    home.run(&format!("quantize missing.gguf -o {small}")).exits_with(3);
+    assert!(!home.path("small.gguf").exists());
+    home.run(&format!("quantize {model} -o {small} --type q8_0")).exits_with(0);
+    let again = home.run(&format!("quantize {small} -o {model} --type q4_0")).exits_with(3);
+    assert!(again.stderr.contains("--requantize"), "{again:#?}");
+    assert_eq!(std::fs::read(home.path("model.gguf")).unwrap(), Tiny::LLAMA.bytes());
+}

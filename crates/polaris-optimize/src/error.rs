@@ -1,0 +1,75 @@
+//! The errors of this crate.
+
+use polaris_core::ErrorKind;
+use polaris_gguf::TensorType;
+
+/// The result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of making a model smaller.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// In reading or writing a GGUF file.
+    #[error(transparent)]
+    Gguf(#[from] polaris_gguf::Error),
+    /// The type of a tensor that is quantised already.
+    #[error(
+        "the tensor `{tensor}` is quantised already ({ty}), and would lose more than the result says; quantise the model that it \
+         was made from, or allow quantising again"
+    )]
+    Quantised {
+        /// Its name.
+        tensor: String,
+        /// Its type.
+        ty: TensorType,
+    },
+    /// An override that names a type that the tensor cannot have.
+    #[error(
+        "the tensor `{tensor}` cannot be {ty}: its rows of {row} are no multiple of a block's {}",
+        ty.block_elements()
+    )]
+    Override {
+        /// Its name.
+        tensor: String,
+        /// The type that was asked for.
+        ty: TensorType,
+        /// The elements of its rows.
+        row: usize,
+    },
+    /// An override that no matrix has the name of.
+    #[error("no matrix has `{pattern}` in its name; there are {some} and others")]
+    NoSuchTensor {
+        /// What was asked for.
+        pattern: String,
+        /// Some names that there are.
+        some: String,
+    },
+    /// The weights of a tensor that cannot be encoded.
+    #[error("the tensor `{tensor}`: {source}")]
+    Encode {
+        /// Its name.
+        tensor: String,
+        /// What is wrong.
+        source: polaris_blocks::Error,
+    },
+    /// The user stopped it.
+    #[error("it was stopped before the file was whole; nothing was written")]
+    Cancelled,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Gguf(error) => error.kind(),
+            Self::Quantised { .. } | Self::Override { .. } => ErrorKind::InvalidArgument,
+            Self::NoSuchTensor { .. } => ErrorKind::NotFound,
+            Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
+                ErrorKind::NotFinite
+            }
+            Self::Encode { .. } => ErrorKind::InvalidData,
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Making models smaller.
+//!
+//! [`Recipe`] names mixtures of formats, as files are named after them. [`Plan::new`] says what becomes of each tensor of a
+//! GGUF file, and [`Plan::write`] writes the file: all of it or nothing, a few megabytes at a time. It returns the error of
+//! each tensor.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use polaris_gguf::Gguf;
+//! use polaris_optimize::{Plan, PlanOptions, Recipe};
+//! use polaris_runtime::{MappedFile, Runtime, RuntimeOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let path = Path::new("model-f16.gguf");
+//! let gguf = Gguf::open(path, |path| MappedFile::open(path).map(|file| file.bytes()))?;
+//! let plan = Plan::new(&gguf, &PlanOptions { recipe: Recipe::Q4_K_M, ..PlanOptions::default() })?;
+//! println!("{} bytes instead of {}", plan.bytes(), plan.bytes_before());
+//! let runtime = Runtime::discover(&RuntimeOptions::default())?;
+//! let cpu = runtime.cpu().as_cpu().expect("the CPU is one");
+//! let written = plan.write(Path::new("model-q4.gguf"), cpu, &mut |_| {}, &|| false)?;
+//! for tensor in &written {
+//!     println!("{} {:?}", tensor.name, tensor.relative_error);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod plan;
+mod recipe;
+mod write;
+
+pub use error::{Error, Result};
+pub use plan::{Override, Plan, PlanOptions, PlannedTensor};
+pub use recipe::Recipe;
+pub use write::{Done, WrittenTensor};

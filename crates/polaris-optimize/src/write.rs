@@ -1,0 +1,243 @@
+//! Writing of a planned file: tensor after tensor, some megabytes at a time, which all threads encode.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use polaris_gguf::{Tensor, TensorType, Writer, dequantize, quantize};
+use polaris_ops::encode_best;
+use polaris_runtime::cpu::CpuDevice;
+
+use crate::{Error, Plan, PlannedTensor, Result};
+
+/// Elements that a thread encodes at a time, a multiple of all blocks.
+const TASK: usize = 1 << 16;
+/// Elements that are in memory at once.
+const BATCH: usize = 64 * TASK;
+
+/// The version of the formats of blocks, `general.quantization_version`.
+const QUANTIZATION_VERSION: u32 = 2;
+/// What is written anew, or is true of the old file alone.
+const REPLACED: [&str; 2] = ["general.file_type", "general.quantization_version"];
+const OF_SPLITS: &str = "split.";
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    /// Tensors that are written.
+    pub tensors: usize,
+    /// Bytes of the old file that were read.
+    pub bytes: usize,
+}
+
+/// What became of a tensor.
+#[derive(Debug, Clone)]
+pub struct WrittenTensor {
+    /// Its name.
+    pub name: String,
+    /// The type that it had.
+    pub from: TensorType,
+    /// The type that it has.
+    pub to: TensorType,
+    /// The root of the squared error by that of the squares of the elements; none for a tensor that was copied.
+    pub relative_error: Option<f64>,
+}
+
+/// Sums over a tensor: of squared errors and of squares.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    error: f64,
+    square: f64,
+}
+
+impl Plan<'_> {
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written, weights are not finite or too large for half precision, or `cancelled` says so.
+    pub fn write(
+        &self,
+        path: &Path,
+        cpu: &CpuDevice,
+        progress: &mut dyn FnMut(Done),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<WrittenTensor>> {
+        let run = Run {
+            cpu,
+            progress: RefCell::new(progress),
+            cancelled,
+            done: Cell::new(Done { tensors: 0, bytes: 0 }),
+            written: RefCell::default(),
+            failed: RefCell::default(),
+        };
+        let mut writer = Writer::new();
+        for (key, value) in self.gguf.metadata().iter() {
+            if !REPLACED.contains(&key) && !key.starts_with(OF_SPLITS) {
+                writer.set(key, value)?;
+            }
+        }
+        writer.set(REPLACED[0], self.recipe.file_type())?;
+        writer.set(REPLACED[1], QUANTIZATION_VERSION)?;
+        for (tensor, planned) in self.gguf.tensors().zip(self.tensors()) {
+            let run = &run;
+            writer.tensor_from(&planned.name, &planned.dims, planned.to, move |out| {
+                run.tensor(&tensor, planned, out).map_err(|error| match error {
+                    Failure::Io(error) => error,
+                    Failure::Other(error) => {
+                        let told = io::Error::other(error.to_string());
+                        run.failed.replace(Some(error));
+                        told
+                    }
+                })
+            })?;
+        }
+        let result = writer.write(path);
+        // What a source failed with says more than that the file could not be written.
+        match run.failed.take() {
+            Some(error) => Err(error),
+            None => result.map(|()| run.written.take()).map_err(Error::from),
+        }
+    }
+}
+
+enum Failure {
+    Io(io::Error),
+    Other(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// What is shared by all tensors of a file that is being written.
+struct Run<'a> {
+    cpu: &'a CpuDevice,
+    progress: RefCell<&'a mut dyn FnMut(Done)>,
+    cancelled: &'a dyn Fn() -> bool,
+    done: Cell<Done>,
+    written: RefCell<Vec<WrittenTensor>>,
+    failed: RefCell<Option<Error>>,
+}
+
+impl Run<'_> {
+    fn tensor(
+        &self,
+        tensor: &Tensor<'_>,
+        planned: &PlannedTensor,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let &PlannedTensor { from, to, .. } = planned;
+        let mut sums = Sums::default();
+        let batch = BATCH / from.block_elements() * from.block_bytes();
+        for bytes in tensor.data().chunks(batch) {
+            if (self.cancelled)() {
+                return Err(Error::Cancelled.into());
+            }
+            if from == to {
+                out.write_all(bytes)?;
+            } else {
+                let (encoded, some) = encode(self.cpu, planned, bytes)?;
+                sums.error += some.error;
+                sums.square += some.square;
+                out.write_all(&encoded)?;
+            }
+            self.tell(Done { bytes: self.done.get().bytes + bytes.len(), ..self.done.get() });
+        }
+        let relative = (sums.error / sums.square.max(f64::MIN_POSITIVE)).sqrt();
+        self.written.borrow_mut().push(WrittenTensor {
+            name: planned.name.clone(),
+            from,
+            to,
+            relative_error: (from != to).then_some(relative),
+        });
+        self.tell(Done { tensors: self.done.get().tensors + 1, ..self.done.get() });
+        Ok(())
+    }
+
+    fn tell(&self, done: Done) {
+        self.done.set(done);
+        (self.progress.borrow_mut())(done);
+    }
+}
+
+/// Some whole blocks in another type, and their sums.
+fn encode(cpu: &CpuDevice, planned: &PlannedTensor, bytes: &[u8]) -> Result<(Vec<u8>, Sums)> {
+    let &PlannedTensor { from, to, .. } = planned;
+    let size = |ty: TensorType, elements: usize| elements / ty.block_elements() * ty.block_bytes();
+    let mut encoded = vec![0; size(to, bytes.len() / from.block_bytes() * from.block_elements())];
+    let parts = encoded.chunks_mut(size(to, TASK)).zip(bytes.chunks(size(from, TASK)));
+    let parts: Vec<_> =
+        parts.map(|(to, from)| Mutex::new((to, from, Ok(Sums::default())))).collect();
+    cpu.pool().run(parts.len(), |number| {
+        let mut locked = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let (encoded, bytes, result) = &mut *locked;
+        *result = part(cpu, from, to, bytes, encoded);
+    });
+    let mut sums = Sums::default();
+    for part in parts {
+        let (_, _, result) = part.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let some = result.map_err(|error| error.of(&planned.name))?;
+        sums.error += some.error;
+        sums.square += some.square;
+    }
+    Ok((encoded, sums))
+}
+
+fn part(
+    cpu: &CpuDevice,
+    from: TensorType,
+    to: TensorType,
+    bytes: &[u8],
+    encoded: &mut [u8],
+) -> Result<Sums, PartError> {
+    let elements = dequantize(from, bytes)?;
+    match to {
+        TensorType::Block(block) => encode_best(cpu.simd(), block, &elements, encoded)?,
+        _ => encoded.copy_from_slice(&quantize(to, &elements)?),
+    }
+    let decoded = dequantize(to, encoded)?;
+    let mut sums = Sums::default();
+    for (elements, decoded) in elements.chunks(256).zip(decoded.chunks(256)) {
+        let pairs = elements.iter().zip(decoded);
+        sums.error += f64::from(pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
+        sums.square += f64::from(elements.iter().map(|a| a * a).sum::<f32>());
+    }
+    Ok(sums)
+}
+
+/// What a part of a tensor failed with.
+enum PartError {
+    Gguf(polaris_gguf::Error),
+    Blocks(polaris_blocks::Error),
+}
+
+impl From<polaris_gguf::Error> for PartError {
+    fn from(error: polaris_gguf::Error) -> Self {
+        Self::Gguf(error)
+    }
+}
+
+impl From<polaris_blocks::Error> for PartError {
+    fn from(error: polaris_blocks::Error) -> Self {
+        Self::Blocks(error)
+    }
+}
+
+impl PartError {
+    /// The error of the tensor.
+    fn of(self, tensor: &str) -> Error {
+        match self {
+            Self::Gguf(error) => error.into(),
+            Self::Blocks(source) => Error::Encode { tensor: tensor.to_owned(), source },
+        }
+    }
+}
