@@ -160,8 +160,7 @@ impl Recipe {
                 }
             }
             (Self::Q3_K_M, Part::Down) if layer < layers / 16 => Q5_K,
-            (Self::Q3_K_M, Part::Down) if is_chosen => Q4_K,
-            (Self::Q3_K_M, Part::AttentionOutput | Part::QueryKeyValue) => Q4_K,
+            (Self::Q3_K_M, Part::Down | Part::AttentionOutput | Part::QueryKeyValue) => Q4_K,
             (Self::Q2_K, Part::Value | Part::Down | Part::AttentionOutput) => Q3_K,
             (Self::Q2_K, Part::QueryKeyValue) => Q3_K,
             _ => return self.base(),

@@ -1,7 +1,7 @@
 //! Formats of 32 elements, eight blocks at a time.
 
 use super::fit::{affine, symmetric};
-use super::{lanes, rounded, weights};
+use super::{by_magnitude, lanes, rounded, weights};
 use crate::bits::{inverse, write_half};
 use crate::legacy::{pack, pack_fifth};
 use crate::{CHUNK, Refusal};
@@ -15,7 +15,7 @@ fn centred(
     pack: impl Fn(&[u8; 32], &mut [u8]),
 ) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let scales = symmetric(&side_by_side, &weights(&side_by_side), most);
+    let scales = symmetric(&side_by_side, &weights(&side_by_side, by_magnitude), most);
     let each = out.len() / 8;
     for ((x, scale), out) in x.as_chunks::<32>().0.iter().zip(scales).zip(out.chunks_mut(each)) {
         let factor = inverse(write_half(out, 0, scale, "scale")?);
@@ -34,7 +34,7 @@ fn with_minimum(
     pack: impl Fn(&[u8; 32], &mut [u8]),
 ) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let fit = affine(&side_by_side, &weights(&side_by_side), most, false);
+    let fit = affine(&side_by_side, &weights(&side_by_side, by_magnitude), most, false);
     let each = out.len() / 8;
     let blocks = x.as_chunks::<32>().0.iter().zip(out.chunks_mut(each));
     for ((x, out), (scale, offset)) in blocks.zip(fit.scale.into_iter().zip(fit.offset)) {
