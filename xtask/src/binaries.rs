@@ -14,8 +14,13 @@ use serde_json::Value;
 use crate::cargo;
 
 /// Packages whose tests take longest, and in how many processes they run; they begin first.
-const LONGEST: [(&str, usize); 4] =
-    [("polaris-testkit", 4), ("polaris-cli", 3), ("polaris-graph", 2), ("polaris-tensor", 1)];
+const LONGEST: [(&str, usize); 5] = [
+    ("polaris-testkit", 4),
+    ("polaris-llm", 2),
+    ("polaris-cli", 3),
+    ("polaris-graph", 2),
+    ("polaris-tensor", 1),
+];
 
 /// The modules of these that take longest. Each has a process of its own, the first of its package: begun late, it would
 /// leave all cores but one without work at the end.
