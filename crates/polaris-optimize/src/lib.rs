@@ -1,7 +1,7 @@
 //! Making models smaller.
 //!
 //! [`Recipe`] names mixtures of formats, as files are named after them. [`Plan::new`] says what becomes of each tensor of a
-//! GGUF file, and [`Plan::write`] writes the file: all of it or nothing, a few megabytes at a time. It returns the error of
+//! GGUF file, and [`Plan::write`] writes the file: all of it or nothing, some megabytes at a time. It returns the error of
 //! each tensor.
 //!
 //! ```no_run
