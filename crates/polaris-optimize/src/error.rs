@@ -53,6 +53,33 @@ pub enum Error {
         /// What is wrong.
         source: polaris_blocks::Error,
     },
+    /// Levels of integers that there are not.
+    #[error("there are no levels of {bits} bits; 2 to 8 there are")]
+    Bits {
+        /// What was asked for.
+        bits: u32,
+    },
+    /// Groups without elements.
+    #[error("a group of weights needs an element")]
+    EmptyGroup,
+    /// Elements that are not those of a matrix.
+    #[error("{elements} elements are no matrix of {rows} rows with {columns} columns")]
+    Elements {
+        /// How many there are.
+        elements: usize,
+        /// The rows that there should be.
+        rows: usize,
+        /// The elements of each.
+        columns: usize,
+    },
+    /// An element that is not finite.
+    #[error("element {at} is {value}, which no level stands for")]
+    NotFinite {
+        /// The element.
+        value: f32,
+        /// Where it is.
+        at: usize,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -63,9 +90,14 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Gguf(error) => error.kind(),
-            Self::Quantised { .. } | Self::Override { .. } => ErrorKind::InvalidArgument,
+            Self::Quantised { .. }
+            | Self::Override { .. }
+            | Self::Bits { .. }
+            | Self::EmptyGroup
+            | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
-            Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
+            Self::NotFinite { .. }
+            | Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
                 ErrorKind::NotFinite
             }
             Self::Encode { .. } => ErrorKind::InvalidData,

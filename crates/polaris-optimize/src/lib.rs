@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod integer;
 mod plan;
 mod recipe;
 mod write;
