@@ -12,6 +12,7 @@ use super::engine::{Engine, lock};
 use super::packs::{Key, content_hash};
 use crate::Result;
 use crate::cost::fingerprint;
+use crate::passes::Integers;
 use crate::plan::{Side, dtype_of};
 
 /// How a constant is used by the operation that it is prepared for.
@@ -31,11 +32,18 @@ pub(crate) struct Constants {
     engine: Arc<Engine>,
     arrays: Mutex<HashMap<(ValueId, Side), Array>>,
     weights: Mutex<Prepared>,
+    /// Matrices of integers in blocks, by what their dequantisation makes.
+    blocks: Mutex<HashMap<(ValueId, Side), Array>>,
 }
 
 impl Constants {
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, arrays: Mutex::default(), weights: Mutex::default() }
+        Self {
+            engine,
+            arrays: Mutex::default(),
+            weights: Mutex::default(),
+            blocks: Mutex::default(),
+        }
     }
 
     /// The array of a constant; of a shared one always the same.
@@ -50,6 +58,27 @@ impl Constants {
         let array = self.upload(tensor, side)?;
         arrays.insert((id, side), array.clone());
         Ok(array)
+    }
+
+    /// A matrix of integers in blocks along its last axis, if there is a format that has it exactly.
+    pub fn blocks(
+        &self,
+        id: ValueId,
+        side: Side,
+        integers: &Integers<'_>,
+    ) -> Result<Option<Array>> {
+        let mut blocks = lock(&self.blocks);
+        if let Some(array) = blocks.get(&(id, side)) {
+            return Ok(Some(array.clone()));
+        }
+        let Some((block, bytes)) =
+            integers.block().and_then(|block| Some((block, integers.pack(block)?)))
+        else {
+            return Ok(None);
+        };
+        let array = weight::from_blocks(self.engine.device(side), &integers.dims(), &bytes, block)?;
+        blocks.insert((id, side), array.clone());
+        Ok(Some(array))
     }
 
     /// A constant in the form that a side likes best for a use; `None` if there is none but the array. It is prepared

@@ -8,6 +8,7 @@ use polaris_ops::format::Role;
 
 use super::{Builder, Usage};
 use crate::Result;
+use crate::passes::{Integers, summed_axis};
 use crate::plan::types::{array_type, has_adjacent_channels, with_adjacent_channels};
 use crate::plan::{Action, Home, Instruction, Operand, Origin, Side, Slot, SlotId, Step};
 
@@ -129,6 +130,30 @@ impl<'a> Builder<'a> {
         Ok(Some(operand))
     }
 
+    /// A constant matrix of integers in blocks, if all that read the result of its dequantisation are products, and blocks
+    /// have its elements exactly: an operand of the shape of the matrix.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn in_blocks(&mut self, node: &Node, result: ValueId) -> Result<Option<Operand>> {
+        let graph = self.request.graph;
+        let constant = |index: usize| {
+            let id = node.inputs.get(index).copied().flatten()?;
+            self.constant(id).filter(|_| graph.value(id).constant.is_some())
+        };
+        if constant(0).is_none() || graph.outputs.contains(&result) {
+            return Ok(None);
+        }
+        let users = graph.nodes.iter().filter(|user| user.needs().any(|id| id == result));
+        let Some(axis) = summed_axis(result, users) else { return Ok(None) };
+        let Some(integers) = Integers::of(node, axis, constant) else { return Ok(None) };
+        let Some(array) = self.request.arrays.blocks(result, self.side, &integers)? else {
+            return Ok(None);
+        };
+        let array = if axis == 0 { array.permute(&[1, 0])? } else { array };
+        Ok(Some(self.constant_slot(&graph.value(result).name, self.side, array)))
+    }
+
     /// The node of this graph that makes a value as its first result, if it is this operator of ONNX' own.
     pub fn made_by(&self, id: ValueId, operator: &str) -> Option<&'a Node> {
         let node = &self.request.graph.nodes[*self.makers.get(&id)?];
@@ -205,7 +230,7 @@ impl<'a> Builder<'a> {
 
     /// The same elements, one after another in memory.
     pub fn dense(&mut self, operand: Operand) -> Operand {
-        if operand.layout.is_contiguous() {
+        if operand.layout.is_contiguous() && operand.format == Format::Dense {
             return operand;
         }
         self.copied(operand)

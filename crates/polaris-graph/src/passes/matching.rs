@@ -74,6 +74,11 @@ impl<'g> View<'g> {
         self.users[id.index()].len()
     }
 
+    /// The nodes that need a value, once for each time they do.
+    pub fn users(&self, id: ValueId) -> impl Iterator<Item = &'g Node> + use<'_, 'g> {
+        self.users[id.index()].iter().map(|&at| &self.graph.nodes[at])
+    }
+
     /// Whether a value is needed so often by nodes and is not a result of the graph.
     pub fn is_used(&self, id: ValueId, times: usize) -> bool {
         self.uses(id) == times && !self.is_output(id)

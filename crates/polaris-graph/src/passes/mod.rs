@@ -10,6 +10,7 @@
 
 mod activations;
 mod attention;
+mod blocks;
 mod causal;
 mod common;
 mod constants;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use polaris_onnx::Graph;
 
+pub(crate) use blocks::{Integers, summed_axis};
 pub(crate) use constants::{FOLDED_ELEMENTS, is_determined};
 
 use crate::side::Side;

@@ -1,9 +1,11 @@
-//! Dequantises constant weights that no quantised operator reads, once instead of in every run.
+//! Dequantises constant weights that no quantised operator reads, once instead of in every run. Those that products can
+//! read in blocks stay as they are.
 
 use polaris_onnx::operators::NoScope;
-use polaris_onnx::{Graph, Value, interpret_node};
+use polaris_onnx::{Graph, Node, Value, ValueId, interpret_node};
 
 use super::Place;
+use super::blocks::{Integers, summed_axis};
 use super::matching::{View, is, only_result, operand};
 
 /// Elements of one weight, and of all of them, that are computed ahead: they take memory in addition to the file's.
@@ -22,7 +24,7 @@ pub fn run(graph: &mut Graph, place: Place) -> usize {
         let given = (0..node.inputs.len())
             .all(|index| operand(node, index).is_none() || constant(index).is_some());
         let Some(weight) = constant(0).filter(|_| used && given) else { continue };
-        if weight.elements() > MOST.min(left) {
+        if weight.elements() > MOST.min(left) || stays_packed(&view, node, result) {
             continue;
         }
         let operands: Vec<Option<Value>> =
@@ -38,6 +40,13 @@ pub fn run(graph: &mut Graph, place: Place) -> usize {
         graph.nodes.remove(at);
     }
     count
+}
+
+fn stays_packed(view: &View<'_>, node: &Node, result: ValueId) -> bool {
+    let constant = |index: usize| view.constant(operand(node, index)?);
+    let axis = summed_axis(result, view.users(result)).filter(|_| !view.is_output(result));
+    let integers = axis.and_then(|axis| Integers::of(node, axis, constant));
+    integers.is_some_and(|integers| integers.block().is_some())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod quantized;
 mod residency;
 mod runs;
 mod session;
+mod weights_in_blocks;
 
 #[path = "../models/mod.rs"]
 mod models;

@@ -94,6 +94,12 @@ fn sum_of_bytes(
 }
 
 fn dequantize(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
+    if let Some(result) = node.outputs.first().copied().flatten()
+        && let Some(operand) = b.in_blocks(node, result)?
+    {
+        b.set(Some(result), operand);
+        return Ok(true);
+    }
     let (Some((id, bytes, shape)), Some((made, dtype, _))) = (array(b, node, 0), result(b, node))
     else {
         return Ok(false);
