@@ -80,6 +80,28 @@ pub enum Error {
         /// Where it is.
         at: usize,
     },
+    /// A budget that nothing fits.
+    #[error("a budget of {budget} cannot be met; the least that is possible is {least}")]
+    Budget {
+        /// What was asked for.
+        budget: u64,
+        /// What the cheapest choices cost.
+        least: u64,
+    },
+    /// A loss that nothing stays below.
+    #[error("a loss of at most {loss} cannot be met; the least that is possible is {least}")]
+    Loss {
+        /// What was asked for.
+        loss: f64,
+        /// What the best choices lose.
+        least: f64,
+    },
+    /// Something to be chosen for without a choice.
+    #[error("item {item} has no choice, or one whose loss is not a number")]
+    NoChoice {
+        /// Which one.
+        item: usize,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -93,6 +115,9 @@ impl Error {
             Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }
+            | Self::Budget { .. }
+            | Self::Loss { .. }
+            | Self::NoChoice { .. }
             | Self::EmptyGroup
             | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
