@@ -39,7 +39,7 @@ pub use error::{Error, Result};
 pub use form::{Elements, Form, Rows};
 pub use generate::{Finish, GenerateOptions, Generated, Prompt};
 pub use model::{LoadOptions, Model};
-pub use perplexity::{Divergence, Perplexity, PerplexityOptions};
+pub use perplexity::{Divergence, Perplexity, PerplexityOptions, kl_divergence};
 pub use plan::Plan;
 pub use profile::StepTime;
 pub use recurrence::Recurrence;

@@ -136,15 +136,7 @@ impl Sums {
         self.squares += loss * loss;
         self.tokens += 1;
         let Some(other) = other else { return };
-        let other_normal = log_sum(other);
-        let divergence: f64 = other
-            .iter()
-            .zip(logits)
-            .map(|(&p, &q)| {
-                let p = f64::from(p) - other_normal;
-                p.exp() * (p - (f64::from(q) - normal))
-            })
-            .sum();
+        let divergence = divergence(other, logits, normal);
         self.divergence += divergence;
         self.largest = self.largest.max(divergence);
         self.same_top += usize::from(top(logits) == top(other));
@@ -167,6 +159,21 @@ impl Sums {
             }),
         }
     }
+}
+
+/// The Kullback-Leibler divergence of the probabilities of `found` from those of `base`, both given by their logits, in nats.
+pub fn kl_divergence(base: &[f32], found: &[f32]) -> f64 {
+    divergence(base, found, log_sum(found))
+}
+
+/// The same, where [`log_sum`] of `found` is known.
+fn divergence(base: &[f32], found: &[f32], normal: f64) -> f64 {
+    let base_normal = log_sum(base);
+    let term = |(&p, &q): (&f32, &f32)| {
+        let p = f64::from(p) - base_normal;
+        p.exp() * (p - (f64::from(q) - normal))
+    };
+    base.iter().zip(found).map(term).sum()
 }
 
 /// `log(sum(exp(x)))`.

@@ -10,6 +10,28 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// In running a language model.
+    #[error(transparent)]
+    Model(#[from] polaris_llm::Error),
+    /// A device that this does not run on.
+    #[error("sensitivities are measured on the CPU")]
+    NotOnCpu,
+    /// A text with too few tokens.
+    #[error("the text has {tokens} tokens; a window needs {needed}")]
+    ShortText {
+        /// What there are.
+        tokens: usize,
+        /// What is needed.
+        needed: usize,
+    },
+    /// A tensor whose rows no format fills.
+    #[error("the tensor `{tensor}` has rows of {row}, which no block format fills")]
+    NoFormat {
+        /// Its name.
+        tensor: String,
+        /// The elements of its rows.
+        row: usize,
+    },
     /// In reading or writing a GGUF file.
     #[error(transparent)]
     Gguf(#[from] polaris_gguf::Error),
@@ -112,9 +134,13 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Gguf(error) => error.kind(),
+            Self::Model(error) => error.kind(),
             Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }
+            | Self::NotOnCpu
+            | Self::ShortText { .. }
+            | Self::NoFormat { .. }
             | Self::Budget { .. }
             | Self::Loss { .. }
             | Self::NoChoice { .. }

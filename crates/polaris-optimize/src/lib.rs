@@ -31,8 +31,10 @@
 pub mod allocate;
 mod error;
 pub mod integer;
+pub mod mixed;
 mod plan;
 mod recipe;
+pub mod sensitivity;
 mod write;
 
 pub use error::{Error, Result};

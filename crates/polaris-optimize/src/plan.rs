@@ -1,5 +1,7 @@
 //! What becomes of each tensor of a file.
 
+use std::collections::BTreeMap;
+
 use polaris_gguf::{Gguf, Tensor, TensorType};
 use polaris_ops::Block;
 
@@ -108,6 +110,32 @@ impl<'g> Plan<'g> {
         };
         let tensors = gguf.tensors().map(plan).collect::<Result<_>>()?;
         Ok(Self { gguf, recipe: options.recipe, tensors })
+    }
+
+    /// Gives some tensors, by their names, another type than the recipe's. The file is named after the recipe whose type most
+    /// bytes have then.
+    ///
+    /// # Errors
+    /// If a type does not fit the rows of its tensor.
+    pub fn set_types(&mut self, types: &BTreeMap<String, TensorType>) -> Result<()> {
+        let mut bytes = BTreeMap::<u32, usize>::new();
+        for planned in &mut self.tensors {
+            if let Some(&ty) = types.get(&planned.name) {
+                let row = planned.dims.last().copied().unwrap_or(1);
+                if !row.is_multiple_of(ty.block_elements()) {
+                    return Err(Error::Override { tensor: planned.name.clone(), ty, row });
+                }
+                (planned.to, planned.reason) = (ty, None);
+            }
+            let recipe = Recipe::ALL.into_iter().rev().find(|recipe| recipe.base() == planned.to);
+            if let Some(recipe) = recipe {
+                *bytes.entry(recipe.file_type()).or_default() += planned.bytes();
+            }
+        }
+        let most = bytes.into_iter().max_by_key(|&(_, bytes)| bytes);
+        let named = |recipe: &Recipe| Some(recipe.file_type()) == most.map(|(number, _)| number);
+        self.recipe = Recipe::ALL.into_iter().find(named).unwrap_or(self.recipe);
+        Ok(())
     }
 
     /// The tensors, in the order of the file.

@@ -46,9 +46,16 @@ pub struct WrittenTensor {
 
 /// Sums over a tensor: of squared errors and of squares.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+pub(crate) struct Sums {
     error: f64,
     square: f64,
+}
+
+impl Sums {
+    /// The root of the squared error by that of the squares of the elements.
+    pub fn relative(self) -> f64 {
+        (self.error / self.square.max(f64::MIN_POSITIVE)).sqrt()
+    }
 }
 
 impl Plan<'_> {
@@ -152,12 +159,11 @@ impl Run<'_> {
             }
             self.tell(Done { bytes: self.done.get().bytes + bytes.len(), ..self.done.get() });
         }
-        let relative = (sums.error / sums.square.max(f64::MIN_POSITIVE)).sqrt();
         self.written.borrow_mut().push(WrittenTensor {
             name: planned.name.clone(),
             from,
             to,
-            relative_error: (from != to).then_some(relative),
+            relative_error: (from != to).then(|| sums.relative()),
         });
         self.tell(Done { tensors: self.done.get().tensors + 1, ..self.done.get() });
         Ok(())
@@ -170,7 +176,11 @@ impl Run<'_> {
 }
 
 /// Some whole blocks in another type, and their sums.
-fn encode(cpu: &CpuDevice, planned: &PlannedTensor, bytes: &[u8]) -> Result<(Vec<u8>, Sums)> {
+pub(crate) fn encode(
+    cpu: &CpuDevice,
+    planned: &PlannedTensor,
+    bytes: &[u8],
+) -> Result<(Vec<u8>, Sums)> {
     let &PlannedTensor { from, to, .. } = planned;
     let size = |ty: TensorType, elements: usize| elements / ty.block_elements() * ty.block_bytes();
     let mut encoded = vec![0; size(to, bytes.len() / from.block_bytes() * from.block_elements())];

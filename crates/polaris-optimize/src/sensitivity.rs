@@ -1,0 +1,217 @@
+//! What a language model loses if one of its tensors has fewer bits, and which bits each tensor gets for that.
+//!
+//! A probe replaces one tensor by what a format of few bits makes of it, runs a text, and compares the probabilities of the
+//! next token with those of the whole model: the Kullback-Leibler divergence. To second order in the errors of the weights,
+//! divergence grows with the square of their size, so one probe predicts every other format, whose errors cost no run:
+//! `divergence(format) = divergence(probe) * error(format)^2 / error(probe)^2`. Losses of tensors are added up, which is a
+//! prediction too: the file that is written has to be scored.
+
+use bytes::Bytes;
+use polaris_gguf::{Gguf, TensorType, dequantize};
+use polaris_llm::{
+    Engine, EngineOptions, LoadOptions, Model, Precision, Source, SourceTensor, Wanted,
+    kl_divergence,
+};
+use polaris_ops::Block;
+use polaris_runtime::DeviceRef;
+use polaris_runtime::cpu::CpuDevice;
+
+use crate::allocate::Choice;
+use crate::write::encode;
+use crate::{Error, PlannedTensor, Result};
+
+/// The formats that probes have: few bits, so that divergences stand out from rounding.
+const PROBES: [Block; 2] = [Block::Q3_K, Block::Q4_0];
+
+/// Formats that tensors can get, by rising size. Those whose blocks do not fill a tensor's rows are left out.
+pub const CANDIDATES: [TensorType; 9] = [
+    TensorType::Block(Block::Q2_K),
+    TensorType::Block(Block::Q3_K),
+    TensorType::Block(Block::IQ4_XS),
+    TensorType::Block(Block::IQ4_NL),
+    TensorType::Block(Block::Q4_K),
+    TensorType::Block(Block::Q5_K),
+    TensorType::Block(Block::Q5_1),
+    TensorType::Block(Block::Q6_K),
+    TensorType::Block(Block::Q8_0),
+];
+
+/// How sensitivities are measured.
+#[derive(Debug, Clone, Copy)]
+pub struct SensitivityOptions {
+    /// Tokens of a window.
+    pub window: usize,
+    /// Windows of the text that each probe runs.
+    pub windows: usize,
+}
+
+impl Default for SensitivityOptions {
+    fn default() -> Self {
+        Self { window: 256, windows: 4 }
+    }
+}
+
+/// What a format does to a tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// The format.
+    pub ty: TensorType,
+    /// Bytes of the tensor in it.
+    pub bytes: usize,
+    /// The root of the squared error by that of the squares of the elements.
+    pub relative_error: f64,
+    /// The divergence that it is predicted to cause, in nats a token.
+    pub divergence: f64,
+}
+
+/// How much a tensor matters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sensitivity {
+    /// Its name.
+    pub name: String,
+    /// Its elements.
+    pub elements: usize,
+    /// The format of its probe.
+    pub probe: TensorType,
+    /// The divergence that was measured with it, in nats a token.
+    pub divergence: f64,
+    /// What each format would do, by rising size.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Sensitivity {
+    /// What [`allocate`](crate::allocate::allocate) chooses from.
+    pub fn choices(&self) -> Vec<Choice> {
+        let choice = |candidate: &Candidate| Choice {
+            cost: candidate.bytes as u64,
+            loss: candidate.divergence,
+        };
+        self.candidates.iter().map(choice).collect()
+    }
+}
+
+/// Measures the sensitivity of some tensors of a model in floats, on the CPU. `progress` is told how many are done.
+///
+/// # Errors
+/// If the text is shorter than a window, the model is not supported, a tensor's weights are not finite, or `cancelled` says
+/// so.
+pub fn sensitivities(
+    gguf: &Gguf,
+    tensors: &[PlannedTensor],
+    device: &DeviceRef,
+    tokens: &[u32],
+    options: &SensitivityOptions,
+    progress: &mut dyn FnMut(usize),
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Vec<Sensitivity>> {
+    let cpu = device.as_cpu().ok_or(Error::NotOnCpu)?;
+    let windows: Vec<&[u32]> =
+        tokens.chunks_exact(options.window.max(1)).take(options.windows.max(1)).collect();
+    if windows.is_empty() {
+        return Err(Error::ShortText { tokens: tokens.len(), needed: options.window });
+    }
+    let run = Run { device, windows, cancelled, window: options.window };
+    let source = Source::from_gguf(gguf)?;
+    let whole = run.logits(&source)?;
+    let mut found = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        found.push(run.probe(gguf, cpu, tensor, &whole)?);
+        progress(found.len());
+    }
+    Ok(found)
+}
+
+/// What all probes share.
+struct Run<'a> {
+    device: &'a DeviceRef,
+    windows: Vec<&'a [u32]>,
+    window: usize,
+    cancelled: &'a dyn Fn() -> bool,
+}
+
+/// The logits after each token of all windows.
+struct Logits {
+    values: Vec<f32>,
+    vocabulary: usize,
+}
+
+impl Run<'_> {
+    fn logits(&self, source: &Source) -> Result<Logits> {
+        let model =
+            Model::load(source, self.device, &LoadOptions { context: self.window }, |_| Ok(()))?;
+        let vocabulary = model.vocabulary();
+        // Activations that are rounded too would hide errors of weights that are smaller than theirs.
+        let precision = Precision::Full;
+        let options = EngineOptions { context: self.window, precision, ..EngineOptions::default() };
+        let mut engine = Engine::new(&model, &options)?;
+        let mut values = Vec::new();
+        for window in &self.windows {
+            engine.truncate(0, 0);
+            values.extend_from_slice(engine.feed(0, window, Wanted::All, self.cancelled)?);
+        }
+        Ok(Logits { values, vocabulary })
+    }
+
+    fn probe(
+        &self,
+        gguf: &Gguf,
+        cpu: &CpuDevice,
+        tensor: &PlannedTensor,
+        whole: &Logits,
+    ) -> Result<Sensitivity> {
+        let missing = || Error::NoSuchTensor { pattern: tensor.name.clone(), some: String::new() };
+        let bytes = gguf.find(&tensor.name).ok_or_else(missing)?.bytes();
+        let row = tensor.dims.last().copied().unwrap_or(1);
+        let fits = |ty: &TensorType| row.is_multiple_of(ty.block_elements());
+        let error = |ty: TensorType| -> Result<(Vec<u8>, f64)> {
+            let planned = PlannedTensor { to: ty, ..tensor.clone() };
+            let (encoded, sums) = encode(cpu, &planned, &bytes)?;
+            Ok((encoded, sums.relative()))
+        };
+        let probe = PROBES.map(TensorType::Block).into_iter().find(fits);
+        let probe = probe.ok_or_else(|| Error::NoFormat { tensor: tensor.name.clone(), row })?;
+        let (encoded, probe_error) = error(probe)?;
+        let divergence = self.divergence(gguf, tensor, &dequantize(probe, &encoded)?, whole)?;
+        let mut candidates = Vec::new();
+        for ty in CANDIDATES.into_iter().filter(fits) {
+            let relative_error = if ty == probe { probe_error } else { error(ty)?.1 };
+            let ratio = if probe_error > 0.0 { relative_error / probe_error } else { 0.0 };
+            let bytes = PlannedTensor { to: ty, ..tensor.clone() }.bytes();
+            let divergence = divergence * ratio * ratio;
+            candidates.push(Candidate { ty, bytes, relative_error, divergence });
+        }
+        candidates.sort_by_key(|candidate| candidate.bytes);
+        let elements = tensor.dims.iter().product();
+        Ok(Sensitivity { name: tensor.name.clone(), elements, probe, divergence, candidates })
+    }
+
+    /// The mean divergence of the model with other weights in a tensor.
+    fn divergence(
+        &self,
+        gguf: &Gguf,
+        tensor: &PlannedTensor,
+        weights: &[f32],
+        whole: &Logits,
+    ) -> Result<f64> {
+        let mut source = Source::from_gguf(gguf)?;
+        let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+        let replaced = SourceTensor {
+            ty: TensorType::F32,
+            dims: tensor.dims.clone(),
+            parts: vec![Bytes::from(bytes)],
+            form: polaris_llm::Form::Plain,
+        };
+        source.tensors.insert(tensor.name.clone(), replaced);
+        let found = self.logits(&source)?;
+        let rows = whole
+            .values
+            .chunks_exact(whole.vocabulary)
+            .zip(found.values.chunks_exact(found.vocabulary));
+        let (mut sum, mut count) = (0.0, 0);
+        for (whole, found) in rows {
+            sum += kl_divergence(whole, found);
+            count += 1;
+        }
+        Ok(sum / f64::from(count.max(1)))
+    }
+}
