@@ -22,7 +22,9 @@ pub use llm::{
     BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, SpeculationChoice,
     Tokenize,
 };
-pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
+pub use model::{
+    BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, PrecisionName, Run,
+};
 pub use quantize::Quantize;
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};

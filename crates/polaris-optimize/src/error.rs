@@ -1,5 +1,7 @@
 //! The errors of this crate.
 
+use std::path::PathBuf;
+
 use polaris_core::ErrorKind;
 use polaris_gguf::TensorType;
 
@@ -16,6 +18,14 @@ pub enum Error {
     /// A device that this does not run on.
     #[error("sensitivities are measured on the CPU")]
     NotOnCpu,
+    /// A file of sensitivities that cannot be used.
+    #[error("the sensitivities in {}: {what}; use another file, or remove this one", path.display())]
+    SensitivityFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A text with too few tokens.
     #[error("the text has {tokens} tokens; a window needs {needed}")]
     ShortText {
@@ -151,7 +161,7 @@ impl Error {
             | Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
                 ErrorKind::NotFinite
             }
-            Self::Encode { .. } => ErrorKind::InvalidData,
+            Self::Encode { .. } | Self::SensitivityFile { .. } => ErrorKind::InvalidData,
             Self::Cancelled => ErrorKind::Cancelled,
         }
     }

@@ -6,6 +6,10 @@
 //! `divergence(format) = divergence(probe) * error(format)^2 / error(probe)^2`. Losses of tensors are added up, which is a
 //! prediction too: the file that is written has to be scored.
 
+mod file;
+
+pub use file::{Origin, load, save};
+
 use bytes::Bytes;
 use polaris_gguf::{Gguf, TensorType, dequantize};
 use polaris_llm::{
@@ -15,6 +19,7 @@ use polaris_llm::{
 use polaris_ops::Block;
 use polaris_runtime::DeviceRef;
 use polaris_runtime::cpu::CpuDevice;
+use serde::{Deserialize, Serialize};
 
 use crate::allocate::Choice;
 use crate::write::encode;
@@ -52,9 +57,10 @@ impl Default for SensitivityOptions {
 }
 
 /// What a format does to a tensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The format.
+    #[serde(with = "file::name")]
     pub ty: TensorType,
     /// Bytes of the tensor in it.
     pub bytes: usize,
@@ -65,13 +71,14 @@ pub struct Candidate {
 }
 
 /// How much a tensor matters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     /// Its name.
     pub name: String,
     /// Its elements.
     pub elements: usize,
     /// The format of its probe.
+    #[serde(with = "file::name")]
     pub probe: TensorType,
     /// The divergence that was measured with it, in nats a token.
     pub divergence: f64,
@@ -90,42 +97,56 @@ impl Sensitivity {
     }
 }
 
-/// Measures the sensitivity of some tensors of a model in floats, on the CPU. `progress` is told how many are done.
+/// Measures the sensitivity of some tensors of a model in floats, on the CPU. `known` are those of an earlier run, which are
+/// not measured again; `progress` is told all that are there after each.
 ///
 /// # Errors
-/// If the text is shorter than a window, the model is not supported, a tensor's weights are not finite, or `cancelled` says
-/// so.
+/// If the text is shorter than a window, the model is not supported, a tensor's weights are not finite, or `cancelled` or
+/// `progress` say so.
 pub fn sensitivities(
     gguf: &Gguf,
     tensors: &[PlannedTensor],
     device: &DeviceRef,
-    tokens: &[u32],
-    options: &SensitivityOptions,
-    progress: &mut dyn FnMut(usize),
+    windows: &[&[u32]],
+    known: Vec<Sensitivity>,
+    progress: &mut dyn FnMut(&[Sensitivity]) -> Result<()>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<Sensitivity>> {
     let cpu = device.as_cpu().ok_or(Error::NotOnCpu)?;
-    let windows: Vec<&[u32]> =
-        tokens.chunks_exact(options.window.max(1)).take(options.windows.max(1)).collect();
-    if windows.is_empty() {
-        return Err(Error::ShortText { tokens: tokens.len(), needed: options.window });
+    let mut found = known;
+    let is_known = |found: &[Sensitivity], tensor: &PlannedTensor| {
+        found.iter().any(|entry| entry.name == tensor.name)
+    };
+    if tensors.iter().all(|tensor| is_known(&found, tensor)) {
+        return Ok(found);
     }
-    let run = Run { device, windows, cancelled, window: options.window };
-    let source = Source::from_gguf(gguf)?;
-    let whole = run.logits(&source)?;
-    let mut found = Vec::with_capacity(tensors.len());
+    let run = Run { device, windows, cancelled };
+    let whole = run.logits(&Source::from_gguf(gguf)?)?;
     for tensor in tensors {
-        found.push(run.probe(gguf, cpu, tensor, &whole)?);
-        progress(found.len());
+        if !is_known(&found, tensor) {
+            found.push(run.probe(gguf, cpu, tensor, &whole)?);
+            progress(&found)?;
+        }
     }
     Ok(found)
+}
+
+/// The windows of a text that probes run.
+///
+/// # Errors
+/// If the text is shorter than one.
+pub fn windows<'t>(tokens: &'t [u32], options: &SensitivityOptions) -> Result<Vec<&'t [u32]>> {
+    let windows = tokens.chunks_exact(options.window.max(1)).take(options.windows.max(1));
+    match tokens.len() < options.window {
+        true => Err(Error::ShortText { tokens: tokens.len(), needed: options.window }),
+        false => Ok(windows.collect()),
+    }
 }
 
 /// What all probes share.
 struct Run<'a> {
     device: &'a DeviceRef,
-    windows: Vec<&'a [u32]>,
-    window: usize,
+    windows: &'a [&'a [u32]],
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -137,15 +158,15 @@ struct Logits {
 
 impl Run<'_> {
     fn logits(&self, source: &Source) -> Result<Logits> {
-        let model =
-            Model::load(source, self.device, &LoadOptions { context: self.window }, |_| Ok(()))?;
+        let context = self.windows.iter().map(|window| window.len()).max().unwrap_or(0);
+        let model = Model::load(source, self.device, &LoadOptions { context }, |_| Ok(()))?;
         let vocabulary = model.vocabulary();
         // Activations that are rounded too would hide errors of weights that are smaller than theirs.
         let precision = Precision::Full;
-        let options = EngineOptions { context: self.window, precision, ..EngineOptions::default() };
+        let options = EngineOptions { context, precision, ..EngineOptions::default() };
         let mut engine = Engine::new(&model, &options)?;
         let mut values = Vec::new();
-        for window in &self.windows {
+        for window in self.windows {
             engine.truncate(0, 0);
             values.extend_from_slice(engine.feed(0, window, Wanted::All, self.cancelled)?);
         }

@@ -35,12 +35,25 @@ impl ModelChoice {
     }
 }
 
-/// Graph passes to skip.
+/// How a graph is prepared.
 #[derive(Debug, Args)]
 pub struct PassChoice {
     /// Skip this graph pass, or `all` of them; may be repeated. docs/onnx.md lists them
     #[arg(long, value_name = "NAME")]
     pub no_pass: Vec<String>,
+
+    /// How activations are multiplied with weights of 4 and 8 bits that stay packed
+    #[arg(long, value_name = "HOW", default_value = "full")]
+    pub precision: PrecisionName,
+}
+
+/// How activations are multiplied with packed weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionName {
+    /// As they are
+    Full,
+    /// Rounded to 8 bits, in groups of 32 with a scale each; on CPUs that is faster
+    Int8,
 }
 
 /// Where a model runs.

@@ -33,6 +33,30 @@ pub struct Quantize {
     #[arg(long, value_name = "PART=TYPE", value_parser = parse_override)]
     pub tensor: Vec<Override>,
 
+    /// Choose the format of each tensor so that all take at most this, as in 4GB, and the model loses least
+    ///
+    /// What a tensor loses is measured with the text of --calibrate: the divergence of the predictions if it alone has few
+    /// bits. The size is that of all tensors; tensors of --tensor keep their types.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "calibrate", conflicts_with_all = ["type", "loss"])]
+    pub size: Option<u64>,
+
+    /// Choose the format of each tensor so that the perplexity is predicted to rise by at most this, as in 0.5%, and the file
+    /// is smallest
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "calibrate", conflicts_with = "type")]
+    pub loss: Option<f64>,
+
+    /// The text that --size and --loss measure with
+    #[arg(long, value_name = "TEXT")]
+    pub calibrate: Option<PathBuf>,
+
+    /// Windows of 256 tokens of the text that each measurement runs
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub probe_windows: u32,
+
+    /// Keep measurements in this file: another budget needs no new ones, and what was stopped goes on
+    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    pub sensitivities: Option<PathBuf>,
+
     /// Accept tensors that are quantised already; they lose more than the printed error says
     #[arg(long)]
     pub requantize: bool,
@@ -46,6 +70,18 @@ pub struct Quantize {
 fn recipe(name: &str) -> Recipe {
     let is = |recipe: &Recipe| recipe.name().eq_ignore_ascii_case(name);
     Recipe::ALL.into_iter().find(is).expect("the name should be one of those that are possible")
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    polaris::runtime::parse_bytes(text)
+        .ok_or_else(|| "expected a size, as in 4GB or 800MiB".to_owned())
+}
+
+/// A percentage above zero, with or without its sign.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    let found = number.ok().filter(|percent| percent.is_finite() && *percent > 0.0);
+    found.ok_or_else(|| "expected a percentage above 0, as in 0.5%".to_owned())
 }
 
 fn parse_override(text: &str) -> Result<Override, String> {

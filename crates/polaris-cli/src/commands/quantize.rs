@@ -1,5 +1,7 @@
 //! `polaris quantize`: makes a language model smaller.
 
+mod mixed;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -26,7 +28,23 @@ struct Quantized<'a> {
     bytes_before: usize,
     bytes: usize,
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixture: Option<MixtureChosen>,
     tensors: Vec<Tensor<'a>>,
+}
+
+/// What mixed precision chose, all of it predicted.
+#[derive(Serialize)]
+struct MixtureChosen {
+    predicted_divergence: f64,
+    bound: f64,
+    curve: Vec<Point>,
+}
+
+#[derive(Serialize)]
+struct Point {
+    bytes: u64,
+    predicted_divergence: f64,
 }
 
 #[derive(Serialize)]
@@ -55,7 +73,11 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         overrides: options.tensor.clone(),
         requantize: options.requantize,
     };
-    let plan = Plan::new(&gguf, &settings)?;
+    let mut plan = Plan::new(&gguf, &settings)?;
+    let chosen = match mixed::goal(options) {
+        Some(goal) => Some(mixed::choose(global.clone(), options, &gguf, &mut plan, goal)?),
+        None => None,
+    };
     let begin = Instant::now();
     let written = match out {
         Some(out) => write(global, &plan, out)?,
@@ -64,10 +86,12 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let seconds = begin.elapsed().as_secs_f64();
     if json {
         let error = |number: usize| written.get(number).and_then(|tensor| tensor.relative_error);
+        let mixture = chosen.as_ref().map(|chosen| describe_mixture(chosen, &plan)).transpose()?;
         let result = Quantized {
+            mixture,
             model: &options.model,
             path: out,
-            r#type: options.r#type.name(),
+            r#type: if chosen.is_some() { "mixed" } else { options.r#type.name() },
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
@@ -79,6 +103,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     print(&plan, &written)?;
+    if let Some(chosen) = &chosen {
+        chosen.print(&plan)?;
+    }
     match out {
         Some(out) => {
             let (out, model) = (out.display(), options.model.display());
@@ -116,6 +143,15 @@ fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<Writ
     let written = plan.write(out, cpu, &mut progress, &interrupt::requested);
     bar.finish_and_clear();
     Ok(written?)
+}
+
+fn describe_mixture(chosen: &mixed::Chosen, plan: &Plan<'_>) -> anyhow::Result<MixtureChosen> {
+    let point = |(bytes, predicted_divergence)| Point { bytes, predicted_divergence };
+    Ok(MixtureChosen {
+        predicted_divergence: chosen.mixture.divergence,
+        bound: chosen.mixture.bound,
+        curve: chosen.curve(plan)?.into_iter().map(point).collect(),
+    })
 }
 
 fn describe(tensor: &polaris::optimize::PlannedTensor, relative_error: Option<f64>) -> Tensor<'_> {

@@ -58,3 +58,55 @@ fn mistakes_are_explained_and_leave_files_alone() {
     assert!(again.stderr.contains("--requantize"), "{again:#?}");
     assert_eq!(std::fs::read(home.path("model.gguf")).unwrap(), Tiny::LLAMA.bytes());
 }
+
+#[test]
+fn formats_are_chosen_for_a_size() {
+    let home = Home::new();
+    let [model, text, found, small] =
+        ["model.gguf", "text.txt", "found.json", "small.gguf"].map(|name| home.path(name));
+    std::fs::write(&model, Tiny::LLAMA.bytes()).unwrap();
+    std::fs::write(&text, "abcabcabd".repeat(60)).unwrap();
+    let [model, text, found, small] = [&model, &text, &found, &small].map(|path| path.display());
+    let bytes = |json: &serde_json::Value| json["bytes"].as_u64().unwrap();
+    let uniform =
+        home.run(&format!("quantize {model} --type Q5_1 --dry-run --json")).exits_with(0).json();
+    let goal = bytes(&uniform);
+    let calibrated = format!("--calibrate {text} --sensitivities {found} --probe-windows 1");
+    let mixed = home
+        .run(&format!("quantize {model} -o {small} --size {goal} {calibrated} --json"))
+        .exits_with(0)
+        .json();
+    assert!(bytes(&mixed) <= goal && mixed["type"] == "mixed", "{mixed}");
+    let curve = mixed["mixture"]["curve"].as_array().unwrap();
+    let losses = curve.iter().map(|point| point["predicted_divergence"].as_f64().unwrap());
+    assert!(curve.len() > 2 && losses.is_sorted_by(|a, b| a >= b), "{mixed}");
+    let file = std::fs::read_to_string(home.path("found.json")).unwrap();
+    home.run(&format!("generate {small} -p a -n 3 --device cpu")).exits_with(0);
+
+    // Another budget measures nothing anew, nor does one that goes on from half of the file.
+    home.run(&format!("quantize {model} --dry-run --loss 50% {calibrated}"))
+        .exits_with(0)
+        .says(&["predicted divergence", "chosen"]);
+    assert_eq!(std::fs::read_to_string(home.path("found.json")).unwrap(), file);
+    let mut half: serde_json::Value = serde_json::from_str(&file).unwrap();
+    half["tensors"].as_array_mut().unwrap().truncate(3);
+    std::fs::write(home.path("found.json"), half.to_string()).unwrap();
+    home.run(&format!("quantize {model} --dry-run --size {goal} {calibrated}")).exits_with(0);
+    assert_eq!(std::fs::read_to_string(home.path("found.json")).unwrap(), file);
+
+    let fails = |options: &str, code: i32, said: &str| {
+        let failed = home.run(&format!("quantize {model} --dry-run {options}")).exits_with(code);
+        assert!(failed.stderr.contains(said), "{options}: {failed:#?}");
+    };
+    fails(&format!("--size 100 {calibrated}"), 3, "the least that is possible");
+    fails(&format!("--loss 0.0000000001% {calibrated}"), 3, "the least that is possible");
+    fails(&format!("--size {goal}"), 2, "--calibrate");
+    fails(&format!("--loss nothing {calibrated}"), 2, "a percentage");
+    std::fs::write(home.path("other.txt"), "dcba".repeat(100)).unwrap();
+    let other = home.path("other.txt");
+    let other =
+        format!("--calibrate {} --sensitivities {found} --probe-windows 1", other.display());
+    fails(&format!("--size {goal} {other}"), 3, "another model or text");
+    std::fs::write(home.path("text.txt"), "ab").unwrap();
+    fails(&format!("--size {goal} --calibrate {text}"), 3, "a window needs");
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use polaris_core::Shape;
 use polaris_onnx::{Tensor, ValueId};
 use polaris_ops::format::{Format, Role};
+use polaris_ops::matmul::Precision;
 use polaris_ops::{Array, weight};
 
 use super::engine::{Engine, lock};
@@ -44,6 +45,11 @@ impl Constants {
             weights: Mutex::default(),
             blocks: Mutex::default(),
         }
+    }
+
+    /// How activations are multiplied with weights in blocks.
+    pub fn precision(&self) -> Precision {
+        self.engine.precision
     }
 
     /// The array of a constant; of a shared one always the same.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polaris_ops::matmul::Precision;
 use polaris_runtime::{DeviceRef, MappedFile};
 
 use super::Packs;
@@ -16,6 +17,8 @@ pub(crate) struct Engine {
     pub devices: [Option<DeviceRef>; 2],
     pub side: Side,
     pub files: Vec<MappedFile>,
+    /// How activations are multiplied with weights in blocks.
+    pub precision: Precision,
     /// What instructions cost, if nodes are placed by that.
     pub hybrid: Option<Arc<Costs>>,
 }

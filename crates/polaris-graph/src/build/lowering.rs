@@ -2,9 +2,9 @@
 
 use polaris_core::{DType, Layout, Shape};
 use polaris_onnx::{ElementType, Node, Tensor, Value, ValueId};
-use polaris_ops::Format;
 use polaris_ops::copy::Copy;
 use polaris_ops::format::Role;
+use polaris_ops::{Format, MatMul};
 
 use super::{Builder, Usage};
 use crate::Result;
@@ -152,6 +152,11 @@ impl<'a> Builder<'a> {
         };
         let array = if axis == 0 { array.permute(&[1, 0])? } else { array };
         Ok(Some(self.constant_slot(&graph.value(result).name, self.side, array)))
+    }
+
+    /// A matmul of this session.
+    pub fn matmul(&self) -> MatMul {
+        MatMul { precision: self.request.arrays.precision(), ..MatMul::default() }
     }
 
     /// The node of this graph that makes a value as its first result, if it is this operator of ONNX' own.

@@ -119,7 +119,8 @@ impl Session {
         let hybrid =
             (options.mode == Mode::Hybrid && side == Side::Gpu).then(|| Arc::clone(&costs));
         let packs = Arc::new(packs);
-        let engine = Arc::new(Engine { packs, devices, side, files, hybrid });
+        let precision = options.precision;
+        let engine = Arc::new(Engine { packs, devices, side, files, precision, hybrid });
         let runner = Arc::new(Runner::new(engine, Arc::clone(&graph)));
         let state = RwLock::new(State { runner, fallback: None });
         let cancellation = options.cancellation.clone();
@@ -283,6 +284,7 @@ impl Session {
             devices: [Some(self.cpu.clone()), None],
             side: Side::Cpu,
             files: engine.files.clone(),
+            precision: engine.precision,
             hybrid: None,
         };
         state.runner = Arc::new(Runner::new(Arc::new(engine), Arc::clone(&self.graph)));

@@ -1,6 +1,7 @@
 //! How a model is loaded and run, and which device that means.
 
 use polaris_core::CancellationToken;
+use polaris_ops::matmul::Precision;
 use polaris_runtime::{DeviceKind, DeviceRef, Mode, Runtime};
 
 use crate::passes::Passes;
@@ -16,6 +17,9 @@ pub struct Options {
     pub device: Option<DeviceRef>,
     /// What is rewritten before anything is planned.
     pub passes: Passes,
+    /// How activations are multiplied with weights that stay in blocks. `Int8` rounds activations to 8 bits, in groups of 32
+    /// with a scale each, where the CPU multiplies those faster.
+    pub precision: Precision,
     /// Cancels everything the session does: planning, measuring and each of its runs.
     pub cancellation: Option<CancellationToken>,
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use polaris_onnx::{Model, NoExternalData, Tensor, Value, interpret};
+use polaris_ops::matmul::Precision;
 use polaris_runtime::{Runtime, RuntimeOptions};
 
 use super::context::Memory;
@@ -64,7 +65,8 @@ fn nodes_may_be_anywhere_and_instructions_in_any_order() {
         let devices = [Some(runtime.cpu().clone()), gpu.clone()];
         let packs = Arc::new(Packs::open(None, None, runtime.cpu().as_ref()));
         let (side, files) = (Side::Gpu, Vec::new());
-        let engine = Engine { packs, devices, side, files, hybrid: None };
+        let precision = Precision::Full;
+        let engine = Engine { packs, devices, side, files, precision, hybrid: None };
         let runner = Runner::new(Arc::new(engine), Arc::new(model.graph));
         let nodes: Vec<usize> = (0..runner.graph.nodes.len()).collect();
         let id = runner.graph.required_inputs().next().unwrap();

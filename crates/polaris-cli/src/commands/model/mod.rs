@@ -13,8 +13,9 @@ use polaris::DeviceRef;
 use polaris::graph::plan::Plan;
 use polaris::graph::{Mode, Options, Passes, Session as Model};
 use polaris::onnx::Type;
+use polaris::ops::matmul::Precision;
 
-use crate::arguments::{ModeName, ModelChoice, PassChoice};
+use crate::arguments::{ModeName, ModelChoice, PassChoice, PrecisionName};
 use crate::session::Session;
 
 /// Loads the model that the user named.
@@ -24,12 +25,8 @@ fn load(session: &mut Session, choice: &ModelChoice) -> anyhow::Result<Model> {
 }
 
 /// The session options that the user chose.
-pub fn options(
-    session: &mut Session,
-    mode: ModeName,
-    passes: &PassChoice,
-) -> anyhow::Result<Options> {
-    let passes = chosen_passes(passes)?;
+pub fn options(session: &mut Session, mode: ModeName, how: &PassChoice) -> anyhow::Result<Options> {
+    let passes = chosen_passes(how)?;
     let mode = match mode {
         ModeName::Cpu => Mode::Cpu,
         ModeName::Gpu => Mode::Gpu,
@@ -40,7 +37,11 @@ pub fn options(
         session.check_new_devices()?;
     }
     let device = named_device(session)?;
-    Ok(Options { mode, device, passes, cancellation: Some(crate::interrupt::token()) })
+    let precision = match how.precision {
+        PrecisionName::Full => Precision::Full,
+        PrecisionName::Int8 => Precision::Int8,
+    };
+    Ok(Options { mode, device, passes, precision, cancellation: Some(crate::interrupt::token()) })
 }
 
 /// The device that the user named. The CPU may be named along with an OpenCL device, since it always takes part.

@@ -88,7 +88,7 @@ fn product(
     )?;
     let full: Vec<usize> =
         batch.iter().copied().chain([a[a.rank() - 2], c[c.rank() - 1]]).collect();
-    let operand = b.compute(Action::new(MatMul::default()), &[x, y], dtype, Shape::new(&full)?);
+    let operand = b.compute(Action::new(b.matmul()), &[x, y], dtype, Shape::new(&full)?);
     let operand = b.reshaped(operand, shape)?;
     b.set(Some(made), operand);
     Ok(())
@@ -127,7 +127,7 @@ fn gemm(b: &mut Builder<'_>, node: &Node) -> Result<bool> {
         None => side(b, right, "transB")?,
     });
     let mut problem =
-        MatMul { alpha: f64::from(node.attributes.float_or("alpha", 1.0)?), ..MatMul::default() };
+        MatMul { alpha: f64::from(node.attributes.float_or("alpha", 1.0)?), ..b.matmul() };
     if let Some(id) = added {
         let operand = b.operand(id)?;
         let row = Shape::new(&[shape[1]])?;
