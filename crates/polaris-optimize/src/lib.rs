@@ -29,12 +29,14 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod importance;
 pub mod integer;
 mod plan;
 mod recipe;
 mod write;
 
 pub use error::{Error, Result};
+pub use importance::{CalibrationText, ColumnSums, Importance};
 pub use plan::{Override, Plan, PlanOptions, PlannedTensor};
 pub use recipe::Recipe;
 pub use write::{Done, WrittenTensor};

@@ -1,5 +1,10 @@
 //! GGUF files that are quantised.
 
+mod importance;
+#[path = "../../../polaris-llm/tests/it/tiny.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod tiny;
+
 use std::path::Path;
 
 use bytes::Bytes;
