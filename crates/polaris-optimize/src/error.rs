@@ -132,6 +132,12 @@ pub enum Error {
         /// The columns of each.
         columns: usize,
     },
+    /// Importance of tensors that the model does not have.
+    #[error("the importance matrix has no tensor of this model; it has {some} and others")]
+    OtherModel {
+        /// Some names that it has.
+        some: String,
+    },
     /// Activations that are no numbers, or beyond `f32`.
     #[error(
         "what `{tensor}` is multiplied with has {sum} as a sum of squares; the model or the text makes no finite activations"
@@ -186,6 +192,7 @@ impl Error {
             Self::Activations { .. } => ErrorKind::NotFinite,
             Self::Unlike { .. }
             | Self::Columns { .. }
+            | Self::OtherModel { .. }
             | Self::Window { .. }
             | Self::ShortText { .. }
             | Self::OtherRun { .. }

@@ -33,6 +33,10 @@ pub struct Quantize {
     #[arg(long, value_name = "PART=TYPE", value_parser = parse_override)]
     pub tensor: Vec<Override>,
 
+    /// Let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
+    #[arg(long, value_name = "FILE")]
+    pub imatrix: Option<PathBuf>,
+
     /// Accept tensors that are quantised already; they lose more than the printed error says
     #[arg(long)]
     pub requantize: bool,

@@ -182,7 +182,10 @@ fn check(name: &str, sums: &ColumnSums) -> Result<()> {
         let why = format!("`{name}` has {value} as a sum of squares");
         return Err(Error::NoImportance { why });
     }
-    if sums.rows.is_empty() || !sums.squares.len().is_multiple_of(sums.rows.len()) {
+    if sums.rows.is_empty()
+        || sums.squares.is_empty()
+        || !sums.squares.len().is_multiple_of(sums.rows.len())
+    {
         let (squares, rows) = (sums.squares.len(), sums.rows.len());
         let why =
             format!("`{name}` has {squares} sums and {rows} counts, which do not fit together");

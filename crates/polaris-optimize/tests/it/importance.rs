@@ -49,9 +49,12 @@ fn assert_near(found: &Importance, expected: &Importance) {
     }
 }
 
+/// A row, and the matrices that it is multiplied with.
+type Row = (Vec<f32>, Vec<u32>);
+
 /// Rows in the order in which they are seen.
 #[derive(Default)]
-struct Rows(BTreeMap<String, Vec<(Vec<f32>, Vec<u32>)>>);
+struct Rows(BTreeMap<String, Vec<Row>>);
 
 impl Observe for Rows {
     fn observe(&mut self, seen: &Observation<'_>) {
