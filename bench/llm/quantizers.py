@@ -2,8 +2,11 @@
 """Quantised files of Polaris beside those of llama-quantize: size, perplexity, and KL divergence from the original.
 
     quantizers.py MODEL.gguf TEXT --llama LLAMA.CPP/build/bin [--polaris BINARY] [--types Q4_K_M,Q4_0] [--window 256]
+    quantizers.py MODEL.gguf TEXT --llama LLAMA.CPP/build/bin --imatrix CALIBRATION.TXT
 
-MODEL is in f32 or f16. Both programs make a file of each type, next to the model; Polaris scores both on the CPU.
+MODEL is in f32 or f16. Both programs make a file of each type, next to the model; Polaris scores both on the CPU. With
+--imatrix each makes an importance matrix of that text first, and quantises with its own; TEXT should be another one. How
+far the two matrices are apart is printed if the Python package gguf is there.
 """
 import argparse
 import json
@@ -20,6 +23,30 @@ def run(*command):
     return done.stdout
 
 
+def sums(path):
+    """The tensors of an importance matrix, flat."""
+    import gguf
+
+    return {tensor.name: tensor.data.flatten().astype("f8") for tensor in gguf.GGUFReader(path).tensors}
+
+
+def calibrate(options):
+    """An importance matrix of each program."""
+    ours, theirs = (options.model.with_suffix(f".{who}-imatrix.gguf") for who in ("polaris", "llama"))
+    run(options.polaris, "imatrix", options.model, options.imatrix, "-o", ours, "--window", options.window)
+    window = ["-c", options.window, "-b", options.window]
+    run(options.llama / "llama-imatrix", "-m", options.model, "-f", options.imatrix, "-o", theirs, *window, "--no-ppl")
+    try:
+        a, b = sums(ours), sums(theirs)
+    except ImportError:
+        return ours, theirs
+    square = lambda x: float((x * x).sum())
+    apart = {name: (square(a[name] - b[name]) / square(b[name])) ** 0.5 for name in b}
+    worst = max(apart, key=apart.get)
+    print(f"{len(b)} tensors of both, {len(a) - len(b)} of Polaris alone; farthest apart: {worst}, {apart[worst]:.1e}\n")
+    return ours, theirs
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path)
@@ -28,6 +55,7 @@ def main():
     parser.add_argument("--polaris", type=pathlib.Path, default=pathlib.Path("target/release/polaris"))
     parser.add_argument("--types", default=TYPES)
     parser.add_argument("--window", type=int, default=256)
+    parser.add_argument("--imatrix", type=pathlib.Path, help="a text to calibrate with")
     options = parser.parse_args()
 
     def score(path):
@@ -36,11 +64,12 @@ def main():
         divergence = found["divergence"]
         return f"{found['perplexity']:.4f}, {1000 * divergence['mean']:.2f}, {divergence['same_top']:.4f}"
 
+    imatrices = [["--imatrix", path] for path in calibrate(options)] if options.imatrix else [[], []]
     print("| Type | bytes | Polaris: perplexity, KL times 1,000, same top token | bytes | llama.cpp |\n|---|---|---|---|---|")
     for kind in options.types.split(","):
         ours, theirs = (options.model.with_suffix(f".{who}-{kind}.gguf") for who in ("polaris", "llama"))
-        run(options.polaris, "quantize", options.model, "-o", ours, "--type", kind)
-        run(options.llama / "llama-quantize", options.model, theirs, kind, 2)
+        run(options.polaris, "quantize", options.model, "-o", ours, "--type", kind, *imatrices[0])
+        run(options.llama / "llama-quantize", *imatrices[1], options.model, theirs, kind, 2)
         sizes = [path.stat().st_size for path in (ours, theirs)]
         print(f"| {kind} | {sizes[0]:,} | {score(ours)} | {sizes[1]:,} | {score(theirs)} |", flush=True)
 

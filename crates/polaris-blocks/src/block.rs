@@ -31,12 +31,17 @@ pub trait Blocks {
     /// If a scale is beyond half precision.
     fn encode_nearest(elements: &[f32], block: &mut [u8]) -> std::result::Result<(), Refusal>;
 
-    /// The blocks of [`CHUNK`] finite elements, with scales that were searched for. Always inlined.
+    /// The blocks of [`CHUNK`] finite elements, with scales that were searched for; squared errors count by the importance of
+    /// their elements, if there is one. Always inlined.
     ///
     /// # Errors
     /// If a scale is beyond half precision.
     #[inline(always)]
-    fn encode_best(elements: &[f32; CHUNK], blocks: &mut [u8]) -> std::result::Result<(), Refusal> {
+    fn encode_best(
+        elements: &[f32; CHUNK],
+        _importance: Option<&[f32; CHUNK]>,
+        blocks: &mut [u8],
+    ) -> std::result::Result<(), Refusal> {
         let pairs = elements.chunks_exact(Self::ELEMENTS).zip(blocks.chunks_exact_mut(Self::BYTES));
         for (elements, block) in pairs {
             Self::encode_nearest(elements, block)?;
@@ -205,50 +210,92 @@ impl Block {
         Ok(())
     }
 
+    /// Whether [`Self::encode_best`] searches: the scales of Q8_0 and MXFP4 follow from extremes.
+    pub const fn is_searched(self) -> bool {
+        !matches!(self, Self::Q8_0 | Self::MXFP4)
+    }
+
     /// Blocks that come nearer to elements than those of [`Self::encode_nearest`]: scales are searched for, and what
-    /// larger elements miss counts for more. Q8_0 and MXFP4 are the same as there.
+    /// larger elements miss counts for more. With an importance of each element, its squared error counts by that, too.
+    /// Formats that are [not searched](Self::is_searched) are the same as there.
     ///
     /// # Errors
-    /// As [`Self::encode_nearest`].
-    pub fn encode_best(self, elements: &[f32], blocks: &mut [u8]) -> Result<()> {
+    /// As [`Self::encode_nearest`]; if there is not an importance for each element, or one is negative or not finite.
+    pub fn encode_best(
+        self,
+        elements: &[f32],
+        importance: Option<&[f32]>,
+        blocks: &mut [u8],
+    ) -> Result<()> {
         self.encode_best_by(
             elements,
+            importance,
             blocks,
-            |from, to| with_block_type!(self, B => B::encode_best(from, to)),
+            |from, by, to| with_block_type!(self, B => B::encode_best(from, by, to)),
         )
     }
 
     /// The same, where `encode` is this format's [`Blocks::encode_best`], compiled for some instructions.
     ///
     /// # Errors
-    /// As [`Self::encode_nearest`].
+    /// As [`Self::encode_best`].
     #[inline(always)]
     pub fn encode_best_by(
         self,
         elements: &[f32],
+        importance: Option<&[f32]>,
         blocks: &mut [u8],
-        encode: impl Fn(&[f32; CHUNK], &mut [u8]) -> std::result::Result<(), Refusal>,
+        encode: impl Fn(
+            &[f32; CHUNK],
+            Option<&[f32; CHUNK]>,
+            &mut [u8],
+        ) -> std::result::Result<(), Refusal>,
     ) -> Result<()> {
         self.check(elements, blocks)?;
+        if let Some(importance) = importance {
+            self.check_importance(elements, importance)?;
+        }
         let bytes = CHUNK / self.elements() * self.bytes();
         for (number, from) in elements.chunks(CHUNK).enumerate() {
-            let refused = |refusal| {
-                let first = number * CHUNK;
-                Error::Scale { block: self, first, last: first + from.len() - 1, refusal }
+            let first = number * CHUNK;
+            let refused = |refusal| Error::Scale {
+                block: self,
+                first,
+                last: first + from.len() - 1,
+                refusal,
             };
             let to = &mut blocks[number * bytes..];
+            let by = importance.map(|importance| &importance[first..first + from.len()]);
             if let Ok(from) = <&[f32; CHUNK]>::try_from(from) {
-                encode(from, &mut to[..bytes]).map_err(refused)?;
+                let by = by.and_then(|by| by.try_into().ok());
+                encode(from, by, &mut to[..bytes]).map_err(refused)?;
                 continue;
             }
             // The blocks at the end are filled up with zeros.
-            let (mut whole, mut encoded) = ([0.0; CHUNK], [0; 8 * 34]);
-            whole[..from.len()].copy_from_slice(from);
-            encode(&whole, &mut encoded[..bytes]).map_err(refused)?;
+            let filled = |some: &[f32]| {
+                let mut whole = [0.0; CHUNK];
+                whole[..some.len()].copy_from_slice(some);
+                whole
+            };
+            let mut encoded = [0; 8 * 34];
+            encode(&filled(from), by.map(filled).as_ref(), &mut encoded[..bytes])
+                .map_err(refused)?;
             let count = to.len();
             to.copy_from_slice(&encoded[..count]);
         }
         Ok(())
+    }
+
+    /// Whether these can be the importance of elements.
+    fn check_importance(self, elements: &[f32], importance: &[f32]) -> Result<()> {
+        if importance.len() != elements.len() {
+            let (weights, found) = (elements.len(), importance.len());
+            return Err(Error::ImportanceLength { block: self, weights, found });
+        }
+        match importance.iter().position(|one| !(one.is_finite() && *one >= 0.0)) {
+            Some(at) => Err(Error::Importance { block: self, at, value: importance[at] }),
+            None => Ok(()),
+        }
     }
 
     /// Whether these elements can become these blocks.

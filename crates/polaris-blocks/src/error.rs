@@ -35,6 +35,26 @@ pub enum Error {
         /// The weight.
         value: f32,
     },
+    /// Importance of other weights.
+    #[error("{block}: {weights} weights and the importance of {found}; each needs its own")]
+    ImportanceLength {
+        /// The format.
+        block: Block,
+        /// The weights that were given.
+        weights: usize,
+        /// How many have an importance.
+        found: usize,
+    },
+    /// An importance that squared errors cannot count by.
+    #[error("{block}: weight {at} has the importance {value}; it must be finite and not negative")]
+    Importance {
+        /// The format.
+        block: Block,
+        /// The place of the weight.
+        at: usize,
+        /// Its importance.
+        value: f32,
+    },
     /// Weights so large that their scale is beyond half precision.
     #[error("{block}: in the block of weights {first} to {last}: {refusal}")]
     Scale {

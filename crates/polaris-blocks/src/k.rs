@@ -111,8 +111,12 @@ impl Blocks for Q2_K {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q2(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q2(x, importance, out)
     }
 }
 
@@ -169,8 +173,12 @@ impl Blocks for Q3_K {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q3(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q3(x, importance, out)
     }
 }
 
@@ -217,8 +225,12 @@ impl Blocks for Q4_K {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q4(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q4(x, importance, out)
     }
 }
 
@@ -268,8 +280,12 @@ impl Blocks for Q5_K {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q5(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q5(x, importance, out)
     }
 }
 
@@ -326,7 +342,11 @@ impl Blocks for Q6_K {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q6(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q6(x, importance, out)
     }
 }

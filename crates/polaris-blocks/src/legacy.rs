@@ -94,8 +94,12 @@ impl Blocks for Q4_0 {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q4_0(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q4_0(x, importance, out)
     }
 }
 
@@ -136,8 +140,12 @@ impl Blocks for Q4_1 {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q4_1(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q4_1(x, importance, out)
     }
 }
 
@@ -177,8 +185,12 @@ impl Blocks for Q5_0 {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q5_0(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q5_0(x, importance, out)
     }
 }
 
@@ -221,8 +233,12 @@ impl Blocks for Q5_1 {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::q5_1(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::q5_1(x, importance, out)
     }
 }
 

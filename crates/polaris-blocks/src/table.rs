@@ -103,8 +103,12 @@ impl Blocks for IQ4_NL {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::iq4_nl(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::iq4_nl(x, importance, out)
     }
 }
 
@@ -166,8 +170,12 @@ impl Blocks for IQ4_XS {
     }
 
     #[inline(always)]
-    fn encode_best(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-        search::iq4_xs(x, out)
+    fn encode_best(
+        x: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        search::iq4_xs(x, importance, out)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod embed;
+mod imatrix;
 mod llm;
 mod model;
 mod quantize;
@@ -18,6 +19,7 @@ use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
 pub use embed::{Embed, FormatName};
+pub use imatrix::Imatrix;
 pub use llm::{
     BenchLlm, Chat, Constraint, EngineChoice, Perplexity, SamplingChoice, SpeculationChoice,
     Tokenize,
@@ -263,8 +265,21 @@ pub enum Command {
   polaris quantize model-f16.gguf -o model-q4.gguf
   polaris quantize model-f16.gguf -o model-q6.gguf --type Q6_K --json
   polaris quantize model-f16.gguf -o model.gguf --type Q4_K_S --tensor attn_v=Q6_K --tensor output.=Q8_0
-  polaris quantize model-f16.gguf --type Q3_K_M --dry-run")]
+  polaris quantize model-f16.gguf --type Q3_K_M --dry-run
+  polaris quantize model-f16.gguf -o model-q4.gguf --imatrix model.imatrix.gguf")]
     Quantize(Quantize),
+
+    /// Calibrate a language model: compute a text, and write how much each column of its matrices counts
+    ///
+    /// Sums the squares of what every matrix is multiplied with, for `polaris quantize --imatrix`. Files are those of
+    /// llama.cpp: GGUF, or its older format if the name ends with .dat; programs read each other's. Runs on the CPU. The
+    /// file is written every so many windows, whole each time, and `--resume` goes on from it. docs/quantization.md says
+    /// which text to take.
+    #[command(after_help = "Examples:
+  polaris imatrix model-f16.gguf text.txt -o model.imatrix.gguf
+  polaris imatrix model-f16.gguf text.txt -o model.imatrix.gguf --resume
+  polaris imatrix --merge a.gguf --merge b.dat -o both.gguf")]
+    Imatrix(Imatrix),
 
     /// Show the tokens of a text
     #[command(after_help = "Examples:

@@ -69,6 +69,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Chat(options) => commands::llm::chat::run(global, &options),
         Command::Perplexity(options) => commands::llm::perplexity::run(global, &options),
         Command::Quantize(options) => commands::quantize::run(global, &options),
+        Command::Imatrix(options) => commands::imatrix::run(global, &options),
         Command::Tokenize(options) => commands::llm::tokenize::run(&global, &options),
         Command::Info(options) => commands::model::info::run(global, &options),
         Command::Plan(options) => commands::model::plan::run(global, &options),

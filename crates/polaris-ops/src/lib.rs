@@ -66,7 +66,7 @@ pub use elementwise::{Binary, Function, Ternary, Unary};
 pub use error::{Error, Result};
 pub use expert_matmul::ExpertMatMul;
 pub use families::{FAMILIES, Family, shipped_programs};
-pub use format::{Block, Format, encode_best};
+pub use format::{Block, Format, encode_best, encode_by_importance};
 pub use fused::Expression;
 pub use indexing::{Lookup, LookupRule, Scatter, ScatterRule};
 pub use linear_attention::LinearAttention;

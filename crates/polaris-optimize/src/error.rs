@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// In running a language model.
     #[error(transparent)]
-    Model(#[from] polaris_llm::Error),
+    Llm(#[from] polaris_llm::Error),
     /// A device that this does not run on.
     #[error("sensitivities are measured on the CPU")]
     NotOnCpu,
@@ -25,14 +25,6 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         what: String,
-    },
-    /// A text with too few tokens.
-    #[error("the text has {tokens} tokens; a window needs {needed}")]
-    ShortText {
-        /// What there are.
-        tokens: usize,
-        /// What is needed.
-        needed: usize,
     },
     /// A tensor whose rows no format fills.
     #[error("the tensor `{tensor}` has rows of {row}, which no block format fills")]
@@ -134,6 +126,96 @@ pub enum Error {
         /// Which one.
         item: usize,
     },
+    /// In opening a file.
+    #[error(transparent)]
+    Runtime(#[from] polaris_runtime::Error),
+    /// An error in a file that was opened by its path.
+    #[error("{}: {source}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
+    /// A file that is no importance matrix.
+    #[error("not a valid importance matrix: {why}")]
+    NoImportance {
+        /// What was found and what is accepted.
+        why: String,
+    },
+    /// Importance of one tensor from models that differ.
+    #[error(
+        "`{tensor}` has {} sums and {} counts in one importance matrix, and {} and {} in another; they are not of one model",
+        sums[0], counts[0], sums[1], counts[1]
+    )]
+    Unlike {
+        /// The tensor.
+        tensor: String,
+        /// Its columns in both.
+        sums: [usize; 2],
+        /// Its matrices in both.
+        counts: [usize; 2],
+    },
+    /// Importance of another model.
+    #[error(
+        "the importance matrix has {sums} sums and {counts} counts for `{tensor}`, which is {matrices} x {columns} columns; it is \
+         of another model"
+    )]
+    Columns {
+        /// The tensor.
+        tensor: String,
+        /// How many sums there are.
+        sums: usize,
+        /// How many counts there are.
+        counts: usize,
+        /// The matrices that the tensor has.
+        matrices: usize,
+        /// The columns of each.
+        columns: usize,
+    },
+    /// Importance of tensors that the model does not have.
+    #[error("the importance matrix has no tensor of this model; it has {some} and others")]
+    OtherModel {
+        /// Some names that it has.
+        some: String,
+    },
+    /// Activations that are no numbers, or beyond `f32`.
+    #[error(
+        "what `{tensor}` is multiplied with has {sum} as a sum of squares; the model or the text makes no finite activations"
+    )]
+    Activations {
+        /// The tensor.
+        tensor: String,
+        /// What was found.
+        sum: f64,
+    },
+    /// A window that cannot be computed.
+    #[error("a window of {window} tokens; 1 to {context} fit the context")]
+    Window {
+        /// What was asked for.
+        window: usize,
+        /// The context of the engine.
+        context: usize,
+    },
+    /// A text that is too short to calibrate with.
+    #[error("the text has {tokens} tokens, and a window {window}; give a longer text")]
+    ShortText {
+        /// What it has.
+        tokens: usize,
+        /// What is needed.
+        window: usize,
+    },
+    /// A run that cannot go on with what is there.
+    #[error(
+        "the importance matrix does not say that its {windows} windows are of this text and size ({texts}); go on with the same in \
+         GGUF, or merge two files"
+    )]
+    OtherRun {
+        /// The windows that it has.
+        windows: usize,
+        /// Its texts.
+        texts: String,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -144,12 +226,21 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Gguf(error) => error.kind(),
-            Self::Model(error) => error.kind(),
-            Self::Quantised { .. }
+            Self::Llm(error) => error.kind(),
+            Self::Runtime(error) => error.kind(),
+            Self::InFile { source, .. } => source.kind(),
+            Self::NoImportance { .. } => ErrorKind::InvalidData,
+            Self::Activations { .. } => ErrorKind::NotFinite,
+            Self::Unlike { .. }
+            | Self::Columns { .. }
+            | Self::OtherModel { .. }
+            | Self::Window { .. }
+            | Self::ShortText { .. }
+            | Self::OtherRun { .. }
+            | Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }
             | Self::NotOnCpu
-            | Self::ShortText { .. }
             | Self::NoFormat { .. }
             | Self::Budget { .. }
             | Self::Loss { .. }

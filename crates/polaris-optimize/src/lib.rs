@@ -30,6 +30,7 @@
 
 pub mod allocate;
 mod error;
+mod importance;
 pub mod integer;
 pub mod mixed;
 mod plan;
@@ -38,6 +39,7 @@ pub mod sensitivity;
 mod write;
 
 pub use error::{Error, Result};
+pub use importance::{CalibrationText, ColumnSums, Importance};
 pub use plan::{Override, Plan, PlanOptions, PlannedTensor};
 pub use recipe::Recipe;
 pub use write::{Done, WrittenTensor};

@@ -6,7 +6,7 @@ use polaris_gguf::{Gguf, Tensor, TensorType};
 use polaris_ops::Block;
 
 use crate::recipe::Part;
-use crate::{Error, Recipe, Result};
+use crate::{Error, Importance, Recipe, Result};
 
 /// Parts of names whose tensors stay as they are, though they are matrices: they are small, and what they choose or place
 /// would change by steps.
@@ -30,6 +30,8 @@ pub struct PlanOptions {
     pub overrides: Vec<Override>,
     /// Whether tensors that are quantised already may be quantised again.
     pub requantize: bool,
+    /// What squared errors of columns count by; tensors that are not in it are encoded without.
+    pub importance: Option<Importance>,
 }
 
 /// A type for matrices that have something in their names.
@@ -79,13 +81,16 @@ pub struct Plan<'g> {
     pub(crate) gguf: &'g Gguf,
     pub(crate) recipe: Recipe,
     tensors: Vec<PlannedTensor>,
+    /// How much the columns of each tensor count, matrix after matrix, if that is known and of use.
+    importance: Vec<Option<Vec<f32>>>,
 }
 
 impl<'g> Plan<'g> {
     /// Chooses a type for each tensor; nothing is read but the header.
     ///
     /// # Errors
-    /// If a tensor is quantised already and may not be again, or an override fits no tensor or cannot be.
+    /// If a tensor is quantised already and may not be again, an override fits no tensor or cannot be, or the importance is that
+    /// of another model.
     pub fn new(gguf: &'g Gguf, options: &PlanOptions) -> Result<Self> {
         let tied = gguf.find("output.weight").is_none();
         let layers = gguf.tensors().filter_map(|tensor| layer(tensor.name())).max();
@@ -108,8 +113,24 @@ impl<'g> Plan<'g> {
             let (name, dims) = (tensor.name().to_owned(), tensor.shape().dims().to_vec());
             Ok(PlannedTensor { name, dims, from, to, reason })
         };
-        let tensors = gguf.tensors().map(plan).collect::<Result<_>>()?;
-        Ok(Self { gguf, recipe: options.recipe, tensors })
+        let tensors: Vec<_> = gguf.tensors().map(plan).collect::<Result<_>>()?;
+        let importance = match &options.importance {
+            Some(importance) => of_tensors(importance, &tensors)?,
+            None => vec![None; tensors.len()],
+        };
+        Ok(Self { gguf, recipe: options.recipe, tensors, importance })
+    }
+
+    /// How much the columns of a tensor count, matrix after matrix.
+    pub(crate) fn importance(&self, tensor: usize) -> Option<&[f32]> {
+        self.importance[tensor].as_deref()
+    }
+
+    /// How many of the tensors whose scales are searched for are encoded by importance, and how many are not.
+    pub fn by_importance(&self) -> [usize; 2] {
+        let searched = self.tensors.iter().map(is_searched).filter(|&is_it| is_it).count();
+        let with = self.importance.iter().flatten().count();
+        [with, searched - with]
     }
 
     /// Gives some tensors, by their names, another type than the recipe's. The file is named after the recipe whose type most
@@ -154,6 +175,28 @@ impl<'g> Plan<'g> {
     }
 }
 
+/// Whether importance is of use: scales are searched for.
+fn is_searched(tensor: &PlannedTensor) -> bool {
+    let PlannedTensor { from, to, .. } = tensor;
+    from != to && matches!(to, TensorType::Block(block) if block.is_searched())
+}
+
+/// How much the columns of each tensor count.
+fn of_tensors(importance: &Importance, tensors: &[PlannedTensor]) -> Result<Vec<Option<Vec<f32>>>> {
+    let known = |tensor: &PlannedTensor| importance.tensors().any(|(name, _)| name == tensor.name);
+    if !tensors.iter().any(known) {
+        let some: Vec<_> = importance.tensors().take(4).map(|(name, _)| name).collect();
+        return Err(Error::OtherModel { some: some.join(", ") });
+    }
+    let of = |tensor: &PlannedTensor| {
+        let Some((&columns, before)) = tensor.dims.split_last() else { return Ok(None) };
+        let matrices = before[..before.len().saturating_sub(1)].iter().product();
+        let found = importance.of(&tensor.name, matrices, columns)?;
+        Ok(found.filter(|_| is_searched(tensor)))
+    };
+    tensors.iter().map(of).collect()
+}
+
 /// The layer that a tensor belongs to.
 fn layer(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
@@ -191,7 +234,11 @@ fn choose(
             Some("stays: small, and what it chooses changes by steps".to_owned()),
         ));
     }
-    let wanted = options.recipe.choose(Part::of(name, tied), layer(name).unwrap_or(0), layers);
+    let wanted = options.recipe.choose(
+        Part::of(name, tied),
+        (layer(name).unwrap_or(0), layers),
+        options.importance.is_some(),
+    );
     let to = fitting(wanted, row);
     let reason = (to != wanted).then(|| format!("rows of {row} do not fill blocks of {wanted}"));
     Ok((to, reason))

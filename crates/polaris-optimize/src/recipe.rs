@@ -136,9 +136,15 @@ impl Recipe {
         self.row().2
     }
 
-    /// The type of a matrix in layer `layer` of `layers`, as far as the recipe goes.
-    pub(crate) fn choose(self, part: Part, layer: usize, layers: usize) -> TensorType {
-        use Block::{Q3_K, Q4_K, Q5_K, Q6_K};
+    /// The type of a matrix in layer `layer` of `layers`, as far as the recipe goes. With importance the first ways down have
+    /// no more bits in formats with a table, and a minimum in those of 32 elements without one.
+    pub(crate) fn choose(
+        self,
+        part: Part,
+        (layer, layers): (usize, usize),
+        has_importance: bool,
+    ) -> TensorType {
+        use Block::{Q3_K, Q4_1, Q4_K, Q5_1, Q5_K, Q6_K};
         let is_dense = matches!(self, Self::F16 | Self::BF16);
         let eighth = layers / 8;
         let is_first = layer < eighth;
@@ -150,7 +156,10 @@ impl Recipe {
             (Self::Q4_K_M, Part::QueryKeyValue) => Q5_K,
             (Self::Q4_K_M | Self::Q5_K_M, Part::Value | Part::Down) if is_chosen => Q6_K,
             (Self::Q4_K_S, Part::Value) if layer < 4 => Q5_K,
-            (Self::Q4_K_S | Self::IQ4_XS | Self::IQ4_NL, Part::Down) if is_first => Q5_K,
+            (Self::Q4_K_S, Part::Down) if is_first => Q5_K,
+            (Self::IQ4_XS | Self::IQ4_NL, Part::Down) if is_first && !has_importance => Q5_K,
+            (Self::Q4_0, Part::Down) if is_first && has_importance => Q4_1,
+            (Self::Q5_0, Part::Down) if is_first && has_importance => Q5_1,
             (Self::IQ4_XS | Self::IQ4_NL, Part::Value) if is_first => Q5_K,
             (Self::Q3_K_M, Part::Value) => {
                 if layer < 2 {
@@ -182,8 +191,9 @@ mod tests {
     #[test]
     fn sixteen_of_thirty_two_layers_have_more_bits() {
         let more = |part| {
-            let is_more =
-                |&layer: &usize| Recipe::Q4_K_M.choose(part, layer, 32) != Recipe::Q4_K_M.base();
+            let is_more = |&layer: &usize| {
+                Recipe::Q4_K_M.choose(part, (layer, 32), false) != Recipe::Q4_K_M.base()
+            };
             (0..32).filter(is_more).collect::<Vec<_>>()
         };
         let expected = [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31];
@@ -193,12 +203,35 @@ mod tests {
     }
 
     #[test]
+    fn importance_changes_the_first_ways_down() {
+        let first = |recipe: Recipe, has_importance| {
+            let TensorType::Block(block) = recipe.choose(Part::Down, (3, 32), has_importance)
+            else {
+                panic!("{recipe} has no blocks")
+            };
+            block
+        };
+        for recipe in Recipe::ALL.into_iter().filter(|recipe| recipe.base().block_elements() > 1) {
+            let [with, without] = [true, false].map(|has| first(recipe, has));
+            match recipe {
+                Recipe::Q4_0 => assert_eq!((with, without), (Block::Q4_1, Block::Q4_0)),
+                Recipe::Q5_0 => assert_eq!((with, without), (Block::Q5_1, Block::Q5_0)),
+                Recipe::IQ4_NL => assert_eq!((with, without), (Block::IQ4_NL, Block::Q5_K)),
+                Recipe::IQ4_XS => assert_eq!((with, without), (Block::IQ4_XS, Block::Q5_K)),
+                _ => assert_eq!(with, without, "{recipe}"),
+            }
+            let later = |has| recipe.choose(Part::Down, (4, 32), has);
+            assert_eq!(later(true), later(false), "{recipe}");
+        }
+    }
+
+    #[test]
     fn an_embedding_is_the_output_if_there_is_no_other() {
         assert_eq!(Part::of("token_embd.weight", true), Part::Output);
         assert_eq!(Part::of("token_embd.weight", false), Part::Other);
         assert_eq!(Part::of("blk.3.ffn_down_exps.weight", false), Part::Down);
         for recipe in Recipe::ALL {
-            let wide = recipe.choose(Part::Output, 0, 32);
+            let wide = recipe.choose(Part::Output, (0, 32), false);
             match recipe {
                 Recipe::F16 | Recipe::BF16 | Recipe::Q8_0 => assert_eq!(wide, recipe.base()),
                 _ => assert_eq!(wide, TensorType::Block(Block::Q6_K)),

@@ -138,7 +138,7 @@ pub fn sensitivities(
 pub fn windows<'t>(tokens: &'t [u32], options: &SensitivityOptions) -> Result<Vec<&'t [u32]>> {
     let windows = tokens.chunks_exact(options.window.max(1)).take(options.windows.max(1));
     match tokens.len() < options.window {
-        true => Err(Error::ShortText { tokens: tokens.len(), needed: options.window }),
+        true => Err(Error::ShortText { tokens: tokens.len(), window: options.window }),
         false => Ok(windows.collect()),
     }
 }
@@ -186,7 +186,7 @@ impl Run<'_> {
         let fits = |ty: &TensorType| row.is_multiple_of(ty.block_elements());
         let error = |ty: TensorType| -> Result<(Vec<u8>, f64)> {
             let planned = PlannedTensor { to: ty, ..tensor.clone() };
-            let (encoded, sums) = encode(cpu, &planned, &bytes)?;
+            let (encoded, sums) = encode(cpu, &planned, None, &bytes)?;
             Ok((encoded, sums.relative()))
         };
         let probe = PROBES.map(TensorType::Block).into_iter().find(fits);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use polaris_gguf::{Tensor, TensorType, Writer, dequantize, quantize};
-use polaris_ops::encode_best;
+use polaris_ops::encode_by_importance;
 use polaris_runtime::cpu::CpuDevice;
 
 use crate::{Error, Plan, PlannedTensor, Result};
@@ -42,6 +42,8 @@ pub struct WrittenTensor {
     pub to: TensorType,
     /// The root of the squared error by that of the squares of the elements; none for a tensor that was copied.
     pub relative_error: Option<f64>,
+    /// The same, of squares that count by importance; none for a tensor that was encoded without.
+    pub weighted_error: Option<f64>,
 }
 
 /// Sums over a tensor: of squared errors and of squares.
@@ -49,12 +51,51 @@ pub struct WrittenTensor {
 pub(crate) struct Sums {
     error: f64,
     square: f64,
+    /// The same by importance.
+    weighted_error: f64,
+    weighted_square: f64,
 }
 
 impl Sums {
+    fn add(&mut self, other: Self) {
+        self.error += other.error;
+        self.square += other.square;
+        self.weighted_error += other.weighted_error;
+        self.weighted_square += other.weighted_square;
+    }
+
     /// The root of the squared error by that of the squares of the elements.
     pub fn relative(self) -> f64 {
-        (self.error / self.square.max(f64::MIN_POSITIVE)).sqrt()
+        root(self.error, self.square)
+    }
+}
+
+/// The root of a ratio; 0 of nothing.
+fn root(error: f64, square: f64) -> f64 {
+    (error / square.max(f64::MIN_POSITIVE)).sqrt()
+}
+
+/// The importance of a tensor's elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    /// Of the columns of each matrix.
+    columns: &'a [f32],
+    /// The elements of a row, and of a matrix.
+    row: usize,
+    matrix: usize,
+}
+
+impl Weights<'_> {
+    /// Of so many elements from `first` on.
+    fn of(&self, first: usize, count: usize) -> Vec<f32> {
+        let mut weights = Vec::with_capacity(count);
+        while weights.len() < count {
+            let at = first + weights.len();
+            let row = &self.columns[at / self.matrix * self.row..][..self.row];
+            let rest = &row[at % self.row..];
+            weights.extend_from_slice(&rest[..rest.len().min(count - weights.len())]);
+        }
+        weights
     }
 }
 
@@ -86,10 +127,15 @@ impl Plan<'_> {
         }
         writer.set(REPLACED[0], self.recipe.file_type())?;
         writer.set(REPLACED[1], QUANTIZATION_VERSION)?;
-        for (tensor, planned) in self.gguf.tensors().zip(self.tensors()) {
+        for (number, (tensor, planned)) in self.gguf.tensors().zip(self.tensors()).enumerate() {
             let run = &run;
+            let weights = self.importance(number).map(|columns| {
+                let row = planned.dims.last().copied().unwrap_or(1);
+                let elements: usize = planned.dims.iter().product();
+                Weights { columns, row, matrix: elements / (columns.len() / row) }
+            });
             writer.tensor_from(&planned.name, &planned.dims, planned.to, move |out| {
-                run.tensor(&tensor, planned, out).map_err(|error| match error {
+                run.tensor(&tensor, planned, weights, out).map_err(|error| match error {
                     Failure::Io(error) => error,
                     Failure::Other(error) => {
                         let told = io::Error::other(error.to_string());
@@ -140,30 +186,33 @@ impl Run<'_> {
         &self,
         tensor: &Tensor<'_>,
         planned: &PlannedTensor,
+        weights: Option<Weights<'_>>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let &PlannedTensor { from, to, .. } = planned;
         let mut sums = Sums::default();
         let batch = BATCH / from.block_elements() * from.block_bytes();
-        for bytes in tensor.data().chunks(batch) {
+        for (number, bytes) in tensor.data().chunks(batch).enumerate() {
             if (self.cancelled)() {
                 return Err(Error::Cancelled.into());
             }
             if from == to {
                 out.write_all(bytes)?;
             } else {
-                let (encoded, some) = encode(self.cpu, planned, bytes)?;
-                sums.error += some.error;
-                sums.square += some.square;
+                let weights = weights.as_ref().map(|weights| (weights, number * BATCH));
+                let (encoded, some) = encode(self.cpu, planned, weights, bytes)?;
+                sums.add(some);
                 out.write_all(&encoded)?;
             }
             self.tell(Done { bytes: self.done.get().bytes + bytes.len(), ..self.done.get() });
         }
+        let weighted = root(sums.weighted_error, sums.weighted_square);
         self.written.borrow_mut().push(WrittenTensor {
             name: planned.name.clone(),
             from,
             to,
             relative_error: (from != to).then(|| sums.relative()),
+            weighted_error: weights.map(|_| weighted),
         });
         self.tell(Done { tensors: self.done.get().tensors + 1, ..self.done.get() });
         Ok(())
@@ -175,10 +224,11 @@ impl Run<'_> {
     }
 }
 
-/// Some whole blocks in another type, and their sums.
+/// Some whole blocks in another type, and their sums; with weights, the number of their first element.
 pub(crate) fn encode(
     cpu: &CpuDevice,
     planned: &PlannedTensor,
+    weights: Option<(&Weights<'_>, usize)>,
     bytes: &[u8],
 ) -> Result<(Vec<u8>, Sums)> {
     let &PlannedTensor { from, to, .. } = planned;
@@ -190,28 +240,30 @@ pub(crate) fn encode(
     cpu.pool().run(parts.len(), |number| {
         let mut locked = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
         let (encoded, bytes, result) = &mut *locked;
-        *result = part(cpu, from, to, bytes, encoded);
+        let weights = weights.map(|(weights, first)| (weights, first + number * TASK));
+        *result = part(cpu, [from, to], weights, bytes, encoded);
     });
     let mut sums = Sums::default();
     for part in parts {
         let (_, _, result) = part.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let some = result.map_err(|error| error.of(&planned.name))?;
-        sums.error += some.error;
-        sums.square += some.square;
+        sums.add(result.map_err(|error| error.of(&planned.name))?);
     }
     Ok((encoded, sums))
 }
 
 fn part(
     cpu: &CpuDevice,
-    from: TensorType,
-    to: TensorType,
+    [from, to]: [TensorType; 2],
+    weights: Option<(&Weights<'_>, usize)>,
     bytes: &[u8],
     encoded: &mut [u8],
 ) -> Result<Sums, PartError> {
     let elements = dequantize(from, bytes)?;
+    let weights = weights.map(|(weights, first)| weights.of(first, elements.len()));
     match to {
-        TensorType::Block(block) => encode_best(cpu.simd(), block, &elements, encoded)?,
+        TensorType::Block(block) => {
+            encode_by_importance(cpu.simd(), block, &elements, weights.as_deref(), encoded)?;
+        }
         _ => encoded.copy_from_slice(&quantize(to, &elements)?),
     }
     let decoded = dequantize(to, encoded)?;
@@ -220,6 +272,11 @@ fn part(
         let pairs = elements.iter().zip(decoded);
         sums.error += f64::from(pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
         sums.square += f64::from(elements.iter().map(|a| a * a).sum::<f32>());
+    }
+    for ((a, b), by) in elements.iter().zip(&decoded).zip(weights.iter().flatten()) {
+        let [a, b, by] = [a, b, by].map(|&x| f64::from(x));
+        sums.weighted_error += by * (a - b) * (a - b);
+        sums.weighted_square += by * a * a;
     }
     Ok(sums)
 }

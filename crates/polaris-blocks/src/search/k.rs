@@ -18,7 +18,7 @@ struct Ranges<const G: usize, const N: usize> {
 /// Writes `d` at a place and `dmin` behind it.
 #[inline(always)]
 fn ranges<const G: usize, const N: usize>(
-    x: &[f32; CHUNK],
+    (x, importance): (&[f32; CHUNK], Option<&[f32; CHUNK]>),
     by: impl Fn(f32, f32) -> f32,
     most: f32,
     most_scale: f32,
@@ -26,7 +26,7 @@ fn ranges<const G: usize, const N: usize>(
     at: usize,
 ) -> Result<Ranges<G, N>, Refusal> {
     let x: Lanes<G, N> = lanes(x);
-    let w = weights(&x, by);
+    let w = weights(&x, importance, by);
     let fit = affine(&x, &w, most, true);
     let largest = |of: [f32; G]| of.into_iter().fold(0.0, f32::max);
     let mins = fit.offset.map(|offset| -offset);
@@ -144,7 +144,7 @@ pub(super) fn integer_scales<const G: usize, const N: usize>(
 /// Scales of groups of 16, and the level of each element, from 0 to `2 * most - 1`.
 #[inline(always)]
 fn centred(
-    x: &[f32; CHUNK],
+    (x, importance): (&[f32; CHUNK], Option<&[f32; CHUNK]>),
     by: impl Fn(f32, f32) -> f32,
     most: f32,
     most_scale: f32,
@@ -152,7 +152,7 @@ fn centred(
     at: usize,
 ) -> Result<([i8; 16], [u8; CHUNK]), Refusal> {
     let side_by_side: Lanes<16, 16> = lanes(x);
-    let w = weights(&side_by_side, by);
+    let w = weights(&side_by_side, importance, by);
     let nearest = |x: f32| rounded(x.max(-most).min(most - 1.0));
     let wanted = symmetric(&side_by_side, &w, most);
     let (d, scales) = integer_scales((&side_by_side, &w), wanted, most_scale, nearest, out, at)?;
@@ -164,36 +164,59 @@ fn centred(
 }
 
 #[inline(always)]
-pub(crate) fn q2(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    let Ranges { scales, mins, levels } = ranges::<16, 16>(x, by_square, 3.0, 15.0, out, 80)?;
+pub(crate) fn q2(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let Ranges { scales, mins, levels } =
+        ranges::<16, 16>((x, importance), by_square, 3.0, 15.0, out, 80)?;
     k_encode::pack_q2(&scales, &mins, |i| level(&levels, i) as u8, out);
     Ok(())
 }
 
 #[inline(always)]
-pub(crate) fn q3(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    let (scales, levels) = centred(x, by_square, 4.0, 32.0, out, 108)?;
+pub(crate) fn q3(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let (scales, levels) = centred((x, importance), by_square, 4.0, 32.0, out, 108)?;
     k_encode::pack_q3(&scales, |i| levels[i], out);
     Ok(())
 }
 
 #[inline(always)]
-pub(crate) fn q4(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    let Ranges { scales, mins, levels } = ranges::<8, 32>(x, by_magnitude, 15.0, 63.0, out, 0)?;
+pub(crate) fn q4(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let Ranges { scales, mins, levels } =
+        ranges::<8, 32>((x, importance), by_magnitude, 15.0, 63.0, out, 0)?;
     k_encode::pack_q4(&scales, &mins, |i| level(&levels, i) as u8, out);
     Ok(())
 }
 
 #[inline(always)]
-pub(crate) fn q5(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    let Ranges { scales, mins, levels } = ranges::<8, 32>(x, by_magnitude, 31.0, 63.0, out, 0)?;
+pub(crate) fn q5(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let Ranges { scales, mins, levels } =
+        ranges::<8, 32>((x, importance), by_magnitude, 31.0, 63.0, out, 0)?;
     k_encode::pack_q5(&scales, &mins, |i| level(&levels, i) as u8, out);
     Ok(())
 }
 
 #[inline(always)]
-pub(crate) fn q6(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    let (scales, levels) = centred(x, by_magnitude, 32.0, 128.0, out, 208)?;
+pub(crate) fn q6(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    let (scales, levels) = centred((x, importance), by_magnitude, 32.0, 128.0, out, 208)?;
     k_encode::pack_q6(&scales, |i| levels[i], out);
     Ok(())
 }

@@ -9,13 +9,13 @@ use crate::{CHUNK, Refusal};
 /// Writes `d`, and gives the levels, from 0 to `2 * most - 1`, of each block to `pack`.
 #[inline(always)]
 fn centred(
-    x: &[f32; CHUNK],
+    (x, importance): (&[f32; CHUNK], Option<&[f32; CHUNK]>),
     most: f32,
     out: &mut [u8],
     pack: impl Fn(&[u8; 32], &mut [u8]),
 ) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let scales = symmetric(&side_by_side, &weights(&side_by_side, by_magnitude), most);
+    let scales = symmetric(&side_by_side, &weights(&side_by_side, importance, by_magnitude), most);
     let each = out.len() / 8;
     for ((x, scale), out) in x.as_chunks::<32>().0.iter().zip(scales).zip(out.chunks_mut(each)) {
         let factor = inverse(write_half(out, 0, scale, "scale")?);
@@ -28,13 +28,13 @@ fn centred(
 /// Writes `d` and `m`, and gives the levels, from 0 to `most`, of each block to `pack`.
 #[inline(always)]
 fn with_minimum(
-    x: &[f32; CHUNK],
+    (x, importance): (&[f32; CHUNK], Option<&[f32; CHUNK]>),
     most: f32,
     out: &mut [u8],
     pack: impl Fn(&[u8; 32], &mut [u8]),
 ) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let fit = affine(&side_by_side, &weights(&side_by_side, by_magnitude), most, false);
+    let fit = affine(&side_by_side, &weights(&side_by_side, importance, by_magnitude), most, false);
     let each = out.len() / 8;
     let blocks = x.as_chunks::<32>().0.iter().zip(out.chunks_mut(each));
     for ((x, out), (scale, offset)) in blocks.zip(fit.scale.into_iter().zip(fit.offset)) {
@@ -47,26 +47,42 @@ fn with_minimum(
 }
 
 #[inline(always)]
-pub(crate) fn q4_0(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    centred(x, 8.0, out, |q, out| pack(|j| q[j], &mut out[2..]))
+pub(crate) fn q4_0(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    centred((x, importance), 8.0, out, |q, out| pack(|j| q[j], &mut out[2..]))
 }
 
 #[inline(always)]
-pub(crate) fn q4_1(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    with_minimum(x, 15.0, out, |q, out| pack(|j| q[j], &mut out[4..]))
+pub(crate) fn q4_1(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    with_minimum((x, importance), 15.0, out, |q, out| pack(|j| q[j], &mut out[4..]))
 }
 
 #[inline(always)]
-pub(crate) fn q5_0(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    centred(x, 16.0, out, |q, out| {
+pub(crate) fn q5_0(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    centred((x, importance), 16.0, out, |q, out| {
         pack_fifth(|j| q[j], &mut out[2..6]);
         pack(|j| q[j], &mut out[6..]);
     })
 }
 
 #[inline(always)]
-pub(crate) fn q5_1(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
-    with_minimum(x, 31.0, out, |q, out| {
+pub(crate) fn q5_1(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
+    with_minimum((x, importance), 31.0, out, |q, out| {
         pack_fifth(|j| q[j], &mut out[4..8]);
         pack(|j| q[j], &mut out[8..]);
     })

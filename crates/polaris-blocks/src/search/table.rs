@@ -23,10 +23,18 @@ fn nearest_of_table(x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(crate) fn iq4_nl(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+pub(crate) fn iq4_nl(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let scales =
-        best_scale(&side_by_side, &weights(&side_by_side, by_magnitude), MOST, nearest_of_table);
+    let scales = best_scale(
+        &side_by_side,
+        &weights(&side_by_side, importance, by_magnitude),
+        MOST,
+        nearest_of_table,
+    );
     let each = out.len() / 8;
     for ((x, scale), out) in x.as_chunks::<32>().0.iter().zip(scales).zip(out.chunks_mut(each)) {
         let factor = inverse(write_half(out, 0, scale, "scale")?);
@@ -37,9 +45,13 @@ pub(crate) fn iq4_nl(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
 }
 
 #[inline(always)]
-pub(crate) fn iq4_xs(x: &[f32; CHUNK], out: &mut [u8]) -> Result<(), Refusal> {
+pub(crate) fn iq4_xs(
+    x: &[f32; CHUNK],
+    importance: Option<&[f32; CHUNK]>,
+    out: &mut [u8],
+) -> Result<(), Refusal> {
     let side_by_side = lanes::<8, 32>(x);
-    let w = weights(&side_by_side, by_magnitude);
+    let w = weights(&side_by_side, importance, by_magnitude);
     let wanted = best_scale(&side_by_side, &w, MOST, nearest_of_table);
     let (d, scales) = integer_scales((&side_by_side, &w), wanted, 32.0, nearest_of_table, out, 0)?;
     pack_iq4_xs(x, d, &scales.map(|scale| scale as i32), out);

@@ -56,6 +56,9 @@ pub struct Quantize {
     /// Keep measurements in this file: another budget needs no new ones, and what was stopped goes on
     #[arg(long, value_name = "FILE", requires = "calibrate")]
     pub sensitivities: Option<PathBuf>,
+    /// Let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
+    #[arg(long, value_name = "FILE")]
+    pub imatrix: Option<PathBuf>,
 
     /// Accept tensors that are quantised already; they lose more than the printed error says
     #[arg(long)]

@@ -13,6 +13,7 @@ pub mod embed;
 pub mod eval;
 pub mod export;
 pub mod generate;
+pub mod imatrix;
 pub mod llm;
 pub mod model;
 pub mod quantize;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use polaris::gguf::Gguf;
-use polaris::optimize::{Plan, PlanOptions, WrittenTensor};
+use polaris::optimize::{Importance, Plan, PlanOptions, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
@@ -25,6 +25,7 @@ struct Quantized<'a> {
     model: &'a Path,
     path: Option<&'a Path>,
     r#type: &'static str,
+    imatrix: Option<&'a Path>,
     bytes_before: usize,
     bytes: usize,
     seconds: f64,
@@ -55,6 +56,7 @@ struct Tensor<'a> {
     bytes_before: usize,
     bytes: usize,
     relative_error: Option<f64>,
+    weighted_error: Option<f64>,
     reason: Option<&'a str>,
 }
 
@@ -72,6 +74,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         recipe: options.r#type,
         overrides: options.tensor.clone(),
         requantize: options.requantize,
+        importance: options.imatrix.as_deref().map(Importance::read).transpose()?,
     };
     let mut plan = Plan::new(&gguf, &settings)?;
     let chosen = match mixed::goal(options) {
@@ -85,24 +88,24 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     };
     let seconds = begin.elapsed().as_secs_f64();
     if json {
-        let error = |number: usize| written.get(number).and_then(|tensor| tensor.relative_error);
         let mixture = chosen.as_ref().map(|chosen| describe_mixture(chosen, &plan)).transpose()?;
         let result = Quantized {
             mixture,
             model: &options.model,
             path: out,
             r#type: if chosen.is_some() { "mixed" } else { options.r#type.name() },
+            imatrix: options.imatrix.as_deref(),
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
             tensors: (plan.tensors().iter().enumerate())
-                .map(|(number, tensor)| describe(tensor, error(number)))
+                .map(|(number, tensor)| describe(tensor, written.get(number)))
                 .collect(),
         };
         output::print_json("polaris.quantize/1", &result)?;
         return Ok(exit::OK);
     }
-    print(&plan, &written)?;
+    print(&plan, &written, options.imatrix.is_some())?;
     if let Some(chosen) = &chosen {
         chosen.print(&plan)?;
     }
@@ -154,19 +157,23 @@ fn describe_mixture(chosen: &mixed::Chosen, plan: &Plan<'_>) -> anyhow::Result<M
     })
 }
 
-fn describe(tensor: &polaris::optimize::PlannedTensor, relative_error: Option<f64>) -> Tensor<'_> {
+fn describe<'a>(
+    tensor: &'a polaris::optimize::PlannedTensor,
+    written: Option<&WrittenTensor>,
+) -> Tensor<'a> {
     Tensor {
         name: &tensor.name,
         from: tensor.from.name(),
         to: tensor.to.name(),
         bytes_before: tensor.bytes_before(),
         bytes: tensor.bytes(),
-        relative_error,
+        relative_error: written.and_then(|written| written.relative_error),
+        weighted_error: written.and_then(|written| written.weighted_error),
         reason: tensor.reason.as_deref(),
     }
 }
 
-fn print(plan: &Plan<'_>, written: &[WrittenTensor]) -> anyhow::Result<()> {
+fn print(plan: &Plan<'_>, written: &[WrittenTensor], by_importance: bool) -> anyhow::Result<()> {
     let megabytes = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
     let mut types = BTreeMap::<_, (usize, usize)>::new();
     for tensor in plan.tensors() {
@@ -188,17 +195,25 @@ fn print(plan: &Plan<'_>, written: &[WrittenTensor]) -> anyhow::Result<()> {
     for (reason, count) in reasons {
         print_line(&format!("  {count} tensors: {reason}"))?;
     }
+    if by_importance {
+        let [with, without] = plan.by_importance();
+        print_line(&format!(
+            "  {with} tensors by importance, {without} without: not in the matrix"
+        ))?;
+    }
     let mut worst: Vec<_> = written
         .iter()
         .filter_map(|tensor| tensor.relative_error.map(|error| (error, tensor)))
         .collect();
     worst.sort_by(|a, b| b.0.total_cmp(&a.0));
     if !worst.is_empty() {
-        print_line("largest errors, relative to the root of the mean square:")?;
-        let mut table = Table::new(&["tensor", "type", ">error"]);
+        print_line("largest errors, relative to the root of the mean square, and by importance:")?;
+        let mut table = Table::new(&["tensor", "type", ">error", ">by importance"]);
+        let percent = |error: f64| format!("{:.2} %", 100.0 * error);
         for (error, tensor) in worst.into_iter().take(WORST) {
-            let cells = [tensor.name.clone(), tensor.to.name().to_owned()];
-            table.row([&cells[..], &[format!("{:.2} %", 100.0 * error)]].concat());
+            let weighted = tensor.weighted_error.map_or_else(|| "-".to_owned(), percent);
+            let (name, ty) = (tensor.name.clone(), tensor.to.name().to_owned());
+            table.row(vec![name, ty, percent(error), weighted]);
         }
         table.print()?;
     }

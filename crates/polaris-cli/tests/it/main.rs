@@ -5,6 +5,7 @@ mod check;
 mod common;
 mod devices;
 mod embed;
+mod imatrix;
 mod interrupt;
 mod json;
 mod llm;

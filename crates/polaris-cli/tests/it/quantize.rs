@@ -108,5 +108,5 @@ fn formats_are_chosen_for_a_size() {
         format!("--calibrate {} --sensitivities {found} --probe-windows 1", other.display());
     fails(&format!("--size {goal} {other}"), 3, "another model or text");
     std::fs::write(home.path("text.txt"), "ab").unwrap();
-    fails(&format!("--size {goal} --calibrate {text}"), 3, "a window needs");
+    fails(&format!("--size {goal} --calibrate {text}"), 3, "give a longer text");
 }

@@ -16,16 +16,35 @@ pub fn encode_best(
     elements: &[f32],
     bytes: &mut [u8],
 ) -> polaris_blocks::Result<()> {
+    encode_by_importance(level, block, elements, None, bytes)
+}
+
+/// The same, where squared errors count by the importance of their elements, if there is one.
+///
+/// # Errors
+/// As [`encode_best`]; if there is not an importance for each element, or one is negative or not finite.
+pub fn encode_by_importance(
+    level: SimdLevel,
+    block: Block,
+    elements: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+) -> polaris_blocks::Result<()> {
     block.encode_best_by(
         elements,
+        importance,
         bytes,
-        |elements, bytes| with_block_type!(block, B => encode::<B>(level, elements, bytes)),
+        |elements, importance, bytes| with_block_type!(block, B => encode::<B>(level, elements, importance, bytes)),
     )
 }
 
 multiversion! {
-    fn encode<B: Blocks>(elements: &[f32; CHUNK], bytes: &mut [u8]) -> Result<(), Refusal> {
-        B::encode_best(elements, bytes)
+    fn encode<B: Blocks>(
+        elements: &[f32; CHUNK],
+        importance: Option<&[f32; CHUNK]>,
+        bytes: &mut [u8],
+    ) -> Result<(), Refusal> {
+        B::encode_best(elements, importance, bytes)
     }
 }
 
@@ -45,7 +64,7 @@ mod tests {
                 pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
             };
             let mut plain = vec![0; elements.len() / block.elements() * block.bytes()];
-            block.encode_best(&elements, &mut plain).unwrap();
+            block.encode_best(&elements, None, &mut plain).unwrap();
             let expected = error(&plain);
             for level in [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512] {
                 if level <= SimdLevel::detect() {

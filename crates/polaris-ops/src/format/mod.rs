@@ -10,7 +10,7 @@ mod multiply;
 use polaris_core::DType;
 
 pub(crate) use block::{BlockRows, Elements, Stored, read_block_rows, read_blocks};
-pub use encode::encode_best;
+pub use encode::{encode_best, encode_by_importance};
 pub(crate) use multiply::{MOST_VECTORS, MULTIPLY, Share};
 pub use polaris_blocks::Block;
 pub(crate) use polaris_blocks::{Blocks, with_block_type};

@@ -1,5 +1,11 @@
 //! GGUF files that are quantised.
 
+mod by_importance;
+mod importance;
+#[path = "../../../polaris-llm/tests/it/tiny.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod tiny;
+
 use std::path::Path;
 
 use bytes::Bytes;
