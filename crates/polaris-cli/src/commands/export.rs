@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use polaris::nn::Module;
-use polaris::nn::export::{End, Gguf, Length, OPSET, Onnx};
+use polaris::nn::export::{End, Gguf, Length, Onnx};
 use polaris::nn::tensors_file::write_atomically;
 use polaris::nn::train::ModelFile;
 use serde::Serialize;
@@ -71,9 +71,9 @@ fn export_onnx(
 ) -> anyhow::Result<()> {
     let onnx = Onnx::of(about, module)?;
     write_atomically(path, &onnx.bytes)?;
-    let (bytes, Onnx { input, output, .. }) = (onnx.bytes.len(), onnx);
+    let (bytes, Onnx { opset, input, output, .. }) = (onnx.bytes.len(), onnx);
     if json {
-        let exported = Exported { model, path, bytes, opset: OPSET, input, output };
+        let exported = Exported { model, path, bytes, opset, input, output };
         return output::print_json("polaris.export/1", &exported);
     }
     let end = |end: &End| {
@@ -84,7 +84,7 @@ fn export_onnx(
         format!("`{}`, {} [{}]", end.name, end.element, lengths.collect::<Vec<_>>().join(", "))
     };
     let (shown, model) = (path.display(), model.display());
-    print_line(&format!("exported {model} to {shown}: {bytes} bytes of ONNX, opset {OPSET}"))?;
+    print_line(&format!("exported {model} to {shown}: {bytes} bytes of ONNX, opset {opset}"))?;
     print_line(&format!("  input   {}", end(&input)))?;
     print_line(&format!("  output  {}", end(&output)))
 }
