@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use polaris::nn::Module;
 use polaris::nn::export::{End, Gguf, Length, Onnx};
+use polaris::nn::quantize::Quantizers;
 use polaris::nn::tensors_file::write_atomically;
-use polaris::nn::train::ModelFile;
+use polaris::nn::train::{Config, ConfigTable, ModelFile};
 use serde::Serialize;
 
 use super::eval::model_path;
-use super::train::chosen_device;
+use super::train::{changed, chosen_device};
 use crate::arguments::{Export, Global, WeightType};
 use crate::exit::{self, Usage};
 use crate::output::{self, print_line};
@@ -55,11 +56,34 @@ pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, module) = ModelFile::load(&model, &device)?;
+    if !options.set.is_empty() {
+        round_weights(&about, &*module, &options.set)?;
+    }
     match is_gguf {
         true => export_gguf(&about, &*module, model, options, json)?,
         false => export_onnx(&about, &*module, model, path, json)?,
     }
     Ok(exit::OK)
+}
+
+/// Rounds the weights of a model that was trained without, by the values of the command line.
+fn round_weights(about: &ModelFile, module: &dyn Module, set: &[String]) -> anyhow::Result<()> {
+    let config = changed(&ConfigTable::of(&about.config)?, set)?;
+    let same = Config { quantize: about.config.quantize.clone(), ..config.clone() };
+    let quantize = config.quantize;
+    if same != about.config {
+        return Err(Usage("--set of an export is for values of [quantize] only".to_owned()).into());
+    }
+    if !about.config.quantize.is_off() {
+        bail!("the model was trained with [quantize]; export it as it is, without --set");
+    }
+    if quantize.activations > 0 || quantize.start > 0 || quantize.after > 0 {
+        bail!(
+            "ranges of activations, and bits that rise, need a training: `polaris train` with --set \
+             train.start=MODEL begins with this model"
+        );
+    }
+    Ok(Quantizers::attach(module, &quantize)?.set_bits(quantize.weights)?)
 }
 
 fn export_onnx(
