@@ -15,6 +15,9 @@ use crate::Result;
 /// # Errors
 /// If constants are not what their nodes say.
 pub(super) fn fold(graph: &mut Graph) -> Result<()> {
+    if !graph.nodes.iter().any(|node| node.operator == "DequantizeLinear") {
+        return Ok(());
+    }
     let of_onnx = |error: polaris_onnx::Error| refusal(error.to_string());
     fold_norms(graph).map_err(of_onnx)?;
     round_biases(graph).map_err(of_onnx)?;
@@ -74,21 +77,24 @@ fn unique(graph: &Graph, name: &str) -> String {
     names.into_iter().find(|name| !is_taken(name)).unwrap_or_default()
 }
 
-/// The integers of a convolution's or product's weight: those of its `DequantizeLinear`, which may be reshaped.
+/// The integers of a convolution's weight, and their scales.
 struct Integers {
-    dequantize: usize,
     levels: ValueId,
     scale: ValueId,
 }
 
+/// Those of a weight's `DequantizeLinear`, which may be reshaped, if nothing else refers to them.
 fn integers(graph: &Graph, weight: ValueId) -> Option<Integers> {
-    let (at, node) = match made_by(graph, weight, "Reshape") {
-        Some((_, reshape)) => made_by(graph, operand(reshape, 0)?, "DequantizeLinear")?,
-        None => made_by(graph, weight, "DequantizeLinear")?,
+    let flat = match made_by(graph, weight, "Reshape") {
+        Some((_, reshape)) => operand(reshape, 0)?,
+        None => weight,
     };
-    let (levels, scale) = (operand(node, 0)?, operand(node, 1)?);
+    let is_private = |id: &ValueId| is_private(graph, *id);
+    let (_, node) = made_by(graph, Some(flat).filter(is_private)?, "DequantizeLinear")?;
+    let levels = operand(node, 0).filter(is_private)?;
+    let scale = operand(node, 1).filter(is_private)?;
     constant(graph, levels).and(constant(graph, scale))?;
-    Some(Integers { dequantize: at, levels, scale })
+    Some(Integers { levels, scale })
 }
 
 /// Batch norms behind convolutions of integers.
@@ -157,21 +163,17 @@ fn fold_norm(graph: &mut Graph, at: usize) -> OnnxResult<bool> {
             shift[at] + (before - mean[at]) * factors[at]
         })
         .collect();
-    let name = |id: ValueId| graph.value(id).name.clone();
-    let (levels_name, scale_name) = (name(integers.levels), name(integers.scale));
-    let bias_name = match levels_name.strip_suffix("weight") {
+    let name = graph.value(integers.levels).name.clone();
+    let name = match name.strip_suffix("weight") {
         Some(layer) => format!("{layer}bias"),
-        None => format!("{levels_name}_bias"),
+        None => format!("{name}_bias"),
     };
     let levels = Tensor::from_integers(element, &shape, &new_levels)?;
-    let levels = add_constant(graph, &format!("{levels_name}_folded"), levels);
     let scale = Tensor::from_f64(ElementType::F32, &of_scales, &scales)?;
-    let scale = add_constant(graph, &format!("{scale_name}_folded"), scale);
     let biases = Tensor::from_f64(ElementType::F32, &[channels], &biases)?;
-    let biases = add_constant(graph, &bias_name, biases);
-    let dequantize = &mut graph.nodes[integers.dequantize];
-    dequantize.inputs[0] = Some(levels);
-    dequantize.inputs[1] = Some(scale);
+    let biases = add_constant(graph, &name, biases);
+    graph.values[integers.levels.index()].constant = Some(levels.into());
+    graph.values[integers.scale.index()].constant = Some(scale.into());
     let made = graph.nodes[at].outputs.first().copied();
     let conv = &mut graph.nodes[conv];
     conv.inputs.resize(3, None);
@@ -270,13 +272,17 @@ fn hoist(graph: &mut Graph) {
         let dequantize = node_like(graph, at, "DequantizeLinear", &[integers, scale, zero], floats);
         graph.nodes[moving].inputs[0] = Some(floats);
         graph.nodes.splice(moving..moving, [quantize, dequantize]);
-        // The new rounding is at `moving`, and is looked at next.
-        at = moving + 1;
+        // This one is looked at again, then those before it: also the new one.
+        at += 3;
     }
 }
 
-/// Takes the elements of constants that nothing refers to any more.
+/// Removes values that nothing refers to any more.
 fn remove_unused(graph: &mut Graph) {
+    // Graphs inside nodes refer to values by their places.
+    if graph.nodes.iter().any(|node| node.attributes.graphs().next().is_some()) {
+        return;
+    }
     let used: std::collections::HashSet<ValueId> = (graph.nodes.iter().flat_map(Node::needs))
         .chain(graph.inputs.iter().copied())
         .chain(graph.outputs.iter().copied())
