@@ -109,26 +109,44 @@ fn fold_norms(graph: &mut Graph) -> OnnxResult<()> {
     Ok(())
 }
 
-fn fold_norm(graph: &mut Graph, at: usize) -> OnnxResult<bool> {
-    let found = || -> Option<(usize, Integers, [Vec<f64>; 4], Option<Vec<f64>>)> {
-        let norm = &graph.nodes[at];
-        if norm.operator != "BatchNormalization" {
-            return None;
-        }
+/// A batch norm behind a convolution.
+struct Norm {
+    conv: usize,
+    integers: Integers,
+    weight: Vec<f64>,
+    shift: Vec<f64>,
+    mean: Vec<f64>,
+    variance: Vec<f64>,
+    /// That of the convolution.
+    bias: Option<Vec<f64>>,
+}
+
+impl Norm {
+    fn at(graph: &Graph, at: usize) -> Option<Self> {
+        let norm = Some(&graph.nodes[at]).filter(|node| node.operator == "BatchNormalization")?;
         let x = operand(norm, 0).filter(|&x| is_private(graph, x))?;
         let (conv, node) = made_by(graph, x, "Conv")?;
         let weight = operand(node, 1).filter(|&weight| is_private(graph, weight))?;
-        let integers = integers(graph, weight)?;
         let numbers = |id: ValueId| constant(graph, id)?.to_f64().ok();
         let of_norm = |index: usize| numbers(operand(norm, index)?);
-        let norms = [of_norm(1)?, of_norm(2)?, of_norm(3)?, of_norm(4)?];
-        let bias = match operand(node, 2) {
-            Some(bias) => Some(numbers(bias)?),
-            None => None,
-        };
-        Some((conv, integers, norms, bias))
-    };
-    let Some((conv, integers, [weight, shift, mean, variance], bias)) = found() else {
+        Some(Self {
+            conv,
+            integers: integers(graph, weight)?,
+            weight: of_norm(1)?,
+            shift: of_norm(2)?,
+            mean: of_norm(3)?,
+            variance: of_norm(4)?,
+            bias: match operand(node, 2) {
+                Some(bias) => Some(numbers(bias)?),
+                None => None,
+            },
+        })
+    }
+}
+
+fn fold_norm(graph: &mut Graph, at: usize) -> OnnxResult<bool> {
+    let Some(Norm { conv, integers, weight, shift, mean, variance, bias }) = Norm::at(graph, at)
+    else {
         return Ok(false);
     };
     let epsilon = graph.nodes[at].attributes.float_or("epsilon", 1e-5)?;

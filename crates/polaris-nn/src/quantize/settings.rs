@@ -83,9 +83,8 @@ impl Quantize {
                         quantize.activations";
             return Err(Error::invalid(what));
         }
-        if weights == 0 && [first, last, start].iter().any(|&bits| bits != 0)
-            || weights == 0 && group != 0
-        {
+        let of_weights = group != 0 || [first, last, start].iter().any(|&bits| bits != 0);
+        if weights == 0 && of_weights {
             let what =
                 "quantize.first, last, start and group are for weights: set quantize.weights too";
             return Err(Error::invalid(what));

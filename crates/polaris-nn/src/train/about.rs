@@ -42,7 +42,7 @@ pub enum About {
     /// One of a configuration: the file alone makes the model.
     Model(Box<ModelFile>),
     /// One of a module, a loss and data of the caller, who brings them again.
-    Own(Settings),
+    Own(Box<Settings>),
 }
 
 impl From<ModelFile> for About {
@@ -58,7 +58,9 @@ impl About {
             (Some(about), _) => {
                 serde_json::from_str(about).map(|about| Self::Model(Box::new(about)))
             }
-            (None, Some(settings)) => serde_json::from_str(settings).map(Self::Own),
+            (None, Some(settings)) => {
+                serde_json::from_str(settings).map(|settings| Self::Own(Box::new(settings)))
+            }
             (None, None) => return Ok(None),
         };
         about.map(Some).map_err(|error| Error::file(path, error))

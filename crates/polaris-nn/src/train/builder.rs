@@ -147,7 +147,7 @@ impl TrainerBuilder {
             None => settings.optim.build(learned)?,
         };
         Ok(Trainer {
-            about: about.unwrap_or_else(|| About::Own(settings.clone())),
+            about: about.unwrap_or_else(|| About::Own(Box::new(settings.clone()))),
             settings,
             device,
             model,
