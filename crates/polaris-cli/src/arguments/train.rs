@@ -61,7 +61,7 @@ pub struct Export {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// Store the matrices of a GGUF file in this type [default: f16]
+    /// Store the matrices of a GGUF file in this type [default: f16; q4_0 or q8_0 if trained with groups of 32]
     #[arg(long, value_name = "TYPE")]
     pub r#type: Option<WeightType>,
 

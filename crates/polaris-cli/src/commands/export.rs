@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use polaris::nn::Module;
 use polaris::nn::export::{End, Gguf, Length, Onnx};
-use polaris::nn::quantize::Quantizers;
+use polaris::nn::quantize::{Quantize, Quantizers};
 use polaris::nn::tensors_file::write_atomically;
 use polaris::nn::train::{Config, ConfigTable, ModelFile};
 use serde::Serialize;
@@ -56,18 +56,23 @@ pub fn run(global: Global, options: &Export) -> anyhow::Result<u8> {
     let mut session = Session::on_cpu(global)?;
     let device = chosen_device(&mut session, "cpu")?;
     let (about, module) = ModelFile::load(&model, &device)?;
-    if !options.set.is_empty() {
-        round_weights(&about, &*module, &options.set)?;
-    }
+    let quantize = match options.set.is_empty() {
+        true => about.config.quantize.clone(),
+        false => round_weights(&about, &*module, &options.set)?,
+    };
     match is_gguf {
-        true => export_gguf(&about, &*module, model, options, json)?,
+        true => export_gguf(&about, &*module, &quantize, model, options, json)?,
         false => export_onnx(&about, &*module, model, path, json)?,
     }
     Ok(exit::OK)
 }
 
 /// Rounds the weights of a model that was trained without, by the values of the command line.
-fn round_weights(about: &ModelFile, module: &dyn Module, set: &[String]) -> anyhow::Result<()> {
+fn round_weights(
+    about: &ModelFile,
+    module: &dyn Module,
+    set: &[String],
+) -> anyhow::Result<Quantize> {
     let config = changed(&ConfigTable::of(&about.config)?, set)?;
     let same = Config { quantize: about.config.quantize.clone(), ..config.clone() };
     let quantize = config.quantize;
@@ -83,7 +88,8 @@ fn round_weights(about: &ModelFile, module: &dyn Module, set: &[String]) -> anyh
              train.start=MODEL begins with this model"
         );
     }
-    Ok(Quantizers::attach(module, &quantize)?.set_bits(quantize.weights)?)
+    Quantizers::attach(module, &quantize)?.set_bits(quantize.weights)?;
+    Ok(quantize)
 }
 
 fn export_onnx(
@@ -116,13 +122,20 @@ fn export_onnx(
 fn export_gguf(
     about: &ModelFile,
     module: &dyn Module,
+    quantize: &Quantize,
     model: PathBuf,
     options: &Export,
     json: bool,
 ) -> anyhow::Result<()> {
     let path = &*options.out;
     let name = path.file_stem().map_or("model".into(), |stem| stem.to_string_lossy());
-    let ty = options.r#type.unwrap_or(WeightType::F16).tensor_type();
+    // A type that keeps the integers of weights in groups of its blocks.
+    let own = match quantize {
+        Quantize { weights: 2..=4, group: 32, .. } => WeightType::Q4_0,
+        Quantize { weights: 5..=8, group: 32, .. } => WeightType::Q8_0,
+        _ => WeightType::F16,
+    };
+    let ty = options.r#type.unwrap_or(own).tensor_type();
     let gguf = Gguf::of(about, module, &name, ty)?;
     write_atomically(path, &gguf.bytes)?;
     let Gguf { bytes, tensors, vocabulary, context } = gguf;

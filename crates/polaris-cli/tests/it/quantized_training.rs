@@ -40,7 +40,7 @@ fn an_exported_network_of_integers_computes_in_integers_and_predicts_the_same() 
     assert_eq!(count("matmul") + count("convolution") + count("fused_convolution"), 0, "{names:?}");
     let (model, integers) =
         (accuracy(&home, &run.to_string()), accuracy(&home, &format!("{run} --exported {shown}")));
-    assert!(model > 0.8, "{model}");
+    assert!(model > 0.6, "{model}");
     // A sum between two levels may be rounded to the other one.
     assert!((model - integers).abs() < 0.01, "{model} {integers}");
 
@@ -64,7 +64,7 @@ fn a_trained_network_is_rounded_or_trained_on() {
         .exits_with(0);
     let (model, integers) =
         (accuracy(&home, &run.to_string()), accuracy(&home, &format!("{run} --exported {shown}")));
-    assert!(model > 0.8 && integers > model - 0.1, "{model} {integers}");
+    assert!(model > 0.6 && integers > model - 0.1, "{model} {integers}");
     let written = std::fs::read(&file).unwrap();
     export("--set quantize.weights=4 --set quantize.activations=8")
         .exits_with(3)

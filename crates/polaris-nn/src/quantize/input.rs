@@ -8,7 +8,7 @@ use polaris_ops::fused::{Builder, evaluate_into};
 use polaris_runtime::DeviceRef;
 use polaris_tensor::{Tensor, no_grad};
 
-use super::{Scales, scales};
+use super::{LOG_SCALE, Scales, scales};
 use crate::{Parameter, Parts, Pass, Result};
 
 /// What a batch counts beside those before it in a moving mean, as in batch norms.
@@ -106,7 +106,7 @@ impl InputQuantizer {
         parts.buffer("high", &self.range[1]);
         parts.buffer("zero", &self.zero);
         match &self.log_scale {
-            Some(log_scale) => parts.parameter("log_scale", log_scale),
+            Some(log_scale) => parts.parameter(LOG_SCALE, log_scale),
             None => parts.buffer("scale", &self.scale),
         }
     }

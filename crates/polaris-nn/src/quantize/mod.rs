@@ -24,6 +24,14 @@ pub use weight::{IntegerWeight, WeightQuantizer};
 use crate::module::Product;
 use crate::{Error, Layer, Parameter, Result};
 
+/// The logarithm of a scale, below the name of what it scales.
+const LOG_SCALE: &str = "log_scale";
+
+/// Whether a parameter of this name is a quantiser's.
+pub(crate) fn is_of_quantizer(name: &str) -> bool {
+    name.rsplit('.').next() == Some(LOG_SCALE)
+}
+
 /// The quantisers of a model.
 pub struct Quantizers {
     weights: Vec<Weight>,

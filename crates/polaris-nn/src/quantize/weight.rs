@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use polaris_core::DType;
 use polaris_tensor::{Tensor, no_grad};
 
-use super::{Scales, scales};
+use super::{LOG_SCALE, Scales, scales};
 use crate::{Parameter, Parts, Result, Transform};
 
 /// A matrix of integers: what an export writes of a weight.
@@ -141,7 +141,7 @@ impl Transform for WeightQuantizer {
     fn visit(&self, parts: &mut Parts) {
         parts.buffer("bits", &self.written);
         if let Some(log_scale) = &self.log_scale {
-            parts.parameter("log_scale", log_scale);
+            parts.parameter(LOG_SCALE, log_scale);
         }
     }
 

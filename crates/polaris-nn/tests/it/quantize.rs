@@ -268,6 +268,44 @@ fn a_decoder_of_integers_computes_the_same_when_exported() {
 }
 
 #[test]
+fn integers_are_kept_in_blocks_of_gguf() {
+    use polaris_nn::export::{Gguf, TensorType};
+    let device = cpu();
+    let llama = json!({ "kind": "llama", "layers": 1, "width": 64, "heads": 4, "kv_heads": 2, "feed_forward": 96 });
+    let tokens: Vec<i64> = (0..24).map(|i| i * 7 % 40).collect();
+    let x = Tensor::from_slice(&device, &[2, 12], &tokens).unwrap();
+    for (quantize, ty, allowed) in [
+        (json!({ "weights": 4, "group": 32 }), TensorType::Q4_0, 5e-4),
+        (json!({ "weights": 3, "group": 64 }), TensorType::Q4_0, 5e-4),
+        (json!({ "weights": 8 }), TensorType::Q8_0, 5e-4),
+        // Blocks cannot keep groups of another length: they are rounded again.
+        (json!({ "weights": 4, "group": 8 }), TensorType::Q4_0, 0.3),
+    ] {
+        let what = format!("{quantize} in {ty}");
+        let about = about(config(llama.clone(), quantize, 1), Task::Tokens, &[12], 256);
+        let model = built(&about, &x);
+        let gguf = Gguf::of(&about, &*model, "test", ty).unwrap();
+        let file = polaris_gguf::Gguf::from_bytes(Bytes::from(gguf.bytes)).unwrap();
+        for (own, name) in [
+            ("blocks.0.feed_forward.down.weight", "blk.0.ffn_down.weight"),
+            ("blocks.0.attention.key.weight", "blk.0.attn_k.weight"),
+            ("token_embedding.weight", "token_embd.weight"),
+        ] {
+            let found = file.tensor(name).unwrap();
+            assert_eq!(found.ty(), ty);
+            let parameter =
+                parameters(&*model).into_iter().find(|(name, _)| name == own).unwrap().1;
+            let expected = parameter.value(&Pass::evaluation()).unwrap().to_f64().unwrap();
+            let largest = expected.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+            for (found, expected) in found.to_f32().unwrap().iter().zip(&expected) {
+                let error = (f64::from(*found) - expected).abs();
+                assert!(error <= allowed * largest, "{what} {own}: {found} {expected}");
+            }
+        }
+    }
+}
+
+#[test]
 fn negative_and_zero_factors_of_batch_norms_are_folded_too() {
     let device = cpu();
     let init = &mut Init::new(&device, 4);
