@@ -202,6 +202,7 @@ pub enum Command {
     /// Evaluate a trained model on its validation data
     #[command(after_help = "Examples:
   polaris eval runs/digits
+  polaris eval runs/digits --exported digits.onnx
   polaris eval runs/mine/model.safetensors --set data.path=other.csv --all --json")]
     Eval(Eval),
 
@@ -211,6 +212,7 @@ pub enum Command {
     /// the kind `llama` can also be GGUF, with their tokenizer and a chat template, for `polaris chat` and llama.cpp. docs/training.md describes the files.
     #[command(after_help = "Examples:
   polaris export runs/digits --out digits.onnx
+  polaris export runs/digits --out digits-int4.onnx --set quantize.weights=4 --set quantize.group=32
   polaris export runs/llama --out llama.gguf
   polaris export runs/tiny --out tiny.gguf --type q8_0
   polaris export runs/mine/model.safetensors --out mine.onnx --json")]

@@ -38,6 +38,7 @@ mod module;
 pub mod optim;
 mod parameter;
 mod pass;
+pub mod quantize;
 pub mod sample;
 mod scaling;
 pub mod tensors_file;

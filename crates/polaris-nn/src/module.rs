@@ -7,6 +7,7 @@ use polaris_core::Shape;
 use polaris_tensor::Tensor;
 
 use crate::export::{Value, Writer};
+use crate::quantize::InputPoint;
 use crate::{Error, Parameter, Pass, Result};
 
 /// Something with parameters.
@@ -64,12 +65,42 @@ pub struct Parts {
     prefix: String,
     parameters: Vec<(String, Parameter)>,
     buffers: Vec<(String, Tensor)>,
+    products: Vec<Product>,
+}
+
+/// A product with a weight, or the result of a model: what a quantiser may stand before.
+pub(crate) struct Product {
+    /// The weight, whose first axis is that of outputs.
+    pub weight: Option<Parameter>,
+    /// Where the other factor is read, or the result.
+    pub input: InputPoint,
 }
 
 impl Parts {
-    /// A tensor that is learned.
+    /// A tensor that is learned, with what its transform learns.
     pub fn parameter(&mut self, name: &str, parameter: &Parameter) {
         self.parameters.push((format!("{}{name}", self.prefix), parameter.clone()));
+        if let Some(transform) = parameter.transform() {
+            self.within(name, |parts| transform.visit(parts));
+        }
+    }
+
+    /// A product of what is read somewhere with a weight whose first axis is that of outputs: both can be quantised.
+    /// Products come in the order in which they are computed.
+    pub fn product(&mut self, weight: &Parameter, input: &InputPoint) {
+        self.point("input", Some(weight.clone()), input);
+    }
+
+    /// The result of a whole model, which can be quantised.
+    pub(crate) fn result(&mut self, name: &str, result: &InputPoint) {
+        self.point(name, None, result);
+    }
+
+    fn point(&mut self, name: &str, weight: Option<Parameter>, input: &InputPoint) {
+        self.products.push(Product { weight, input: input.clone() });
+        if let Some(quantizer) = input.quantizer() {
+            self.within(name, |parts| quantizer.visit(parts));
+        }
     }
 
     /// A tensor that belongs to the state but is not learned, such as a running mean.
@@ -79,10 +110,15 @@ impl Parts {
 
     /// A layer that this one is made of.
     pub fn layer(&mut self, name: &str, layer: &dyn Layer) {
+        self.within(name, |parts| layer.visit(parts));
+    }
+
+    /// Parts whose names begin with this one.
+    fn within(&mut self, name: &str, visit: impl FnOnce(&mut Self)) {
         let length = self.prefix.len();
         self.prefix.push_str(name);
         self.prefix.push('.');
-        layer.visit(self);
+        visit(self);
         self.prefix.truncate(length);
     }
 
@@ -96,6 +132,11 @@ impl Parts {
 /// All parameters of a layer, with their names.
 pub fn parameters(layer: &dyn Layer) -> Vec<(String, Parameter)> {
     Parts::of(layer).parameters
+}
+
+/// The products of a layer, in the order in which they are computed.
+pub(crate) fn products(layer: &dyn Layer) -> Vec<Product> {
+    Parts::of(layer).products
 }
 
 /// The state of a layer: its parameters and buffers by name, sharing their memory.

@@ -44,6 +44,10 @@ pub struct Eval {
     /// Evaluate on all data instead of the validation split, for example on another file
     #[arg(long)]
     pub all: bool,
+
+    /// Evaluate this ONNX file that was exported from it, as `polaris run` runs it, in the model's place
+    #[arg(long, value_name = "FILE")]
+    pub exported: Option<PathBuf>,
 }
 
 /// Options of `export`.
@@ -57,9 +61,15 @@ pub struct Export {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// Store the matrices of a GGUF file in this type [default: f16]
+    /// Store the matrices of a GGUF file in this type [default: f16; q4_0 or q8_0 if trained with groups of 32]
     #[arg(long, value_name = "TYPE")]
     pub r#type: Option<WeightType>,
+
+    /// Round the weights of a model that was trained without, as in quantize.weights=4; may be repeated
+    ///
+    /// Only values of [quantize] that concern weights. Training with them gives better models; docs/training.md tells how.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
 }
 
 /// The type of the matrices in a GGUF file.

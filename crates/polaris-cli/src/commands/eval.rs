@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use polaris::DeviceRef;
+use polaris::graph::{Mode, Options, RunOptions, Session as Engine, SessionValue};
 use polaris::nn::train::{self, ConfigTable, Evaluation, ModelFile, TaskLoss, load_data};
+use polaris::nn::{Layer, Module, Parts, Pass};
+use polaris::tensor::Tensor;
 use serde::Serialize;
 
 use super::train::{changed, chosen_device, in_words};
@@ -33,9 +37,12 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
     let Some(loader) = loader else {
         bail!("the data has no validation examples; try --all or --set data.validation=0.2");
     };
-    let evaluation = train::evaluate(&*model, &loader, &TaskLoss::new(data.task), &device, None)?;
+    let exported = options.exported.as_deref().map(|path| Exported::open(&session, path, &device));
+    let exported = exported.transpose()?;
+    let module: &dyn Module = exported.as_ref().map_or(&*model, |exported| exported);
+    let evaluation = train::evaluate(module, &loader, &TaskLoss::new(data.task), &device, None)?;
     let evaluated = Evaluated {
-        model: path,
+        model: options.exported.clone().unwrap_or(path),
         device: device.id().to_string(),
         classes: &about.classes,
         evaluation,
@@ -45,6 +52,45 @@ pub fn run(global: Global, options: &Eval) -> anyhow::Result<u8> {
         false => print(&evaluated)?,
     }
     Ok(exit::OK)
+}
+
+/// A file that was exported from a model, in the model's place.
+struct Exported {
+    session: Engine,
+    input: String,
+}
+
+impl Exported {
+    fn open(session: &Session, path: &Path, device: &DeviceRef) -> anyhow::Result<Self> {
+        let mode = if device.as_opencl().is_some() { Mode::Gpu } else { Mode::Cpu };
+        let cancellation = Some(crate::interrupt::token());
+        let device = Some(device.clone());
+        let options = Options { mode, device, cancellation, ..Options::default() };
+        let engine = Engine::open(&session.runtime, path, &options)?;
+        let input = match engine.inputs()[..] {
+            [(name, _)] => name.to_owned(),
+            ref inputs => bail!(
+                "{}: it has {} inputs, and what `polaris export` writes has one",
+                path.display(),
+                inputs.len()
+            ),
+        };
+        Ok(Self { session: engine, input })
+    }
+}
+
+impl Layer for Exported {
+    fn visit(&self, _parts: &mut Parts) {}
+}
+
+impl Module for Exported {
+    fn forward(&self, x: &Tensor, _pass: &Pass<'_>) -> polaris::nn::Result<Tensor> {
+        let given = [(self.input.as_str(), SessionValue::from(x.array().clone()))];
+        let found = self.session.run_on_device(&given, &RunOptions::default());
+        let found = found.map_err(polaris::nn::Error::other)?.into_iter().next();
+        let missing = || polaris::nn::Error::other("the exported model has no output");
+        Ok(Tensor::new(found.ok_or_else(missing)?.1))
+    }
 }
 
 /// The model file: the path itself, or the one in the folder of a training run.

@@ -12,6 +12,7 @@ mod llm;
 mod model;
 mod modes;
 mod quantize;
+mod quantized_training;
 mod rusticl;
 mod train;
 mod tune;

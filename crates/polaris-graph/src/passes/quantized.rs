@@ -20,6 +20,7 @@ struct Quantised<'g> {
 }
 
 pub fn run(graph: &mut Graph, place: Place) -> usize {
+    let widened = widen(graph, place);
     let view = View::new(graph, place);
     let mut edits = Edits::new(graph);
     for (at, node) in view.nodes().filter(|(_, node)| is(node, "QuantizeLinear")) {
@@ -27,7 +28,40 @@ pub fn run(graph: &mut Graph, place: Place) -> usize {
             edits.replace(at, made);
         }
     }
+    widened + edits.apply(graph)
+}
+
+/// Integers of four bits as bytes, which quantised operators take, where they are weights of quantised images or rows.
+fn widen(graph: &mut Graph, place: Place) -> usize {
+    let view = View::new(graph, place);
+    let mut edits = Edits::new(graph);
+    for (at, node) in view.nodes().filter(|(_, node)| is(node, "DequantizeLinear")) {
+        if let Some(made) = widened(&view, &mut edits, node) {
+            edits.replace(at, vec![made]);
+        }
+    }
     edits.apply(graph)
+}
+
+fn widened(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Node> {
+    let (_, user) = view.sole_user(only_result(node)?)?;
+    let is_linear = ["Conv", "Gemm", "MatMul"].iter().any(|operator| is(user, operator));
+    view.made_by(operand(user, 0).filter(|_| is_linear)?, "DequantizeLinear")?;
+    node.attributes.int_or("block_size", 0).ok().filter(|&size| size == 0)?;
+    let mut made = node.clone();
+    for index in [0, 2] {
+        let Some(id) = operand(node, index) else { continue };
+        let tensor = view.constant(id)?;
+        let element = match tensor.element() {
+            ElementType::I4 => ElementType::I8,
+            ElementType::U4 => ElementType::U8,
+            _ => return None,
+        };
+        let integers = tensor.to_integers().ok()?;
+        let bytes = Tensor::from_integers(element, tensor.shape(), &integers).ok()?;
+        made.inputs[index] = Some(edits.constant(&node.path, bytes));
+    }
+    Some(made)
 }
 
 /// The operators in the place of a quantisation and what lies before it.
@@ -343,6 +377,32 @@ mod tests {
             // Ties may be rounded otherwise: one step of 255.
             let graph = check_pass(draft, and_dead(run), inputs, 1.01 / 30.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
+        }
+    }
+
+    #[test]
+    fn weights_of_four_bits_are_those_of_quantised_operators_too() {
+        let image = [("x", bytes(ElementType::U8, &[2, 2, 5, 5]))];
+        for (element, zero) in [(ElementType::I4, None), (ElementType::U4, Some(8.0))] {
+            let mut draft = GraphBuilder::new("test").opset(21);
+            let x = draft.input("x", ElementType::U8, ["n", "2", "5", "5"]);
+            let (of_x, zeros) = (draft.number(0.02), draft.constant(Tensor::scalar(60u8)));
+            let x = draft.node("DequantizeLinear", [x, of_x, zeros]);
+            let levels: Vec<f64> =
+                (0..54).map(|at| f64::from(at % 15 - 7) + zero.unwrap_or(0.0)).collect();
+            let w = draft.constant(Tensor::from_f64(element, &[3, 2, 3, 3], &levels).unwrap());
+            let scale = scales(&mut draft, &[0.01, 0.02, 0.03]);
+            let mut inputs = vec![w, scale];
+            if let Some(zero) = zero {
+                inputs.push(draft.constant(Tensor::from_f64(element, &[3], &[zero; 3]).unwrap()));
+            }
+            let w = draft.node_with("DequantizeLinear", &inputs, [("axis", 0)]);
+            let y = draft.node("Conv", [x, w]);
+            let (scale, zeros) = (draft.number(0.3), draft.constant(Tensor::scalar(30u8)));
+            let y = draft.node("QuantizeLinear", [y, scale, zeros]);
+            draft.output_as(y, "y");
+            let graph = check_pass(draft, and_dead(run), &image, 1.01 / 30.0);
+            assert_eq!((graph.nodes.len(), count(&graph, "QLinearConv")), (1, 1), "{graph}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Language models as GGUF, the file format of llama.cpp, which `polaris-llm` reads too.
 
+use half::f16;
 use polaris_core::DType;
 use polaris_gguf::{TensorType, Writer, quantize};
 use polaris_tensor::no_grad;
@@ -7,6 +8,7 @@ use polaris_tensor::no_grad;
 use super::refusal;
 use super::vocabulary::Vocabulary;
 use crate::models::{Llama, Model};
+use crate::quantize::{IntegerWeight, is_of_quantizer};
 use crate::train::ModelFile;
 use crate::{Module, Pass, Result, parameters};
 
@@ -35,7 +37,8 @@ pub struct Gguf {
 
 impl Gguf {
     /// A trained model of the kind `llama`, its matrices in a type. Norms stay `f32`; matrices whose rows do not end
-    /// with a block of the type become `f16`.
+    /// with a block of the type become `f16`. Weights that were trained as integers keep these in Q4_0 and Q8_0, where
+    /// groups are of whole blocks; their scales become `f16`.
     ///
     /// # Errors
     /// `NoExport` for a model of another kind, a tokenizer that GGUF has no name for, or a type that nothing here
@@ -54,7 +57,8 @@ impl Gguf {
             let key = "general.quantization_version";
             writer.set(key, QUANTIZATION_VERSION).map_err(failed)?;
         }
-        let parameters = parameters(model);
+        let mut parameters = parameters(model);
+        parameters.retain(|(name, _)| !is_of_quantizer(name));
         for (own, parameter) in &parameters {
             let name = tensor_name(own)
                 .ok_or_else(|| refusal(format!("GGUF has no name for the tensor `{own}`")))?;
@@ -65,8 +69,14 @@ impl Gguf {
                 _ if ty.bytes_of(dims).is_none() => TensorType::F16,
                 _ => ty,
             };
-            let values: Vec<f32> = tensor.to_dtype(DType::F32)?.to_vec()?;
-            let bytes = quantize(ty, &values).map_err(failed)?;
+            let integers = no_grad(|| parameter.integers())?;
+            let bytes = match integers.and_then(|weight| blocks(&weight, ty)) {
+                Some(blocks) => blocks,
+                None => {
+                    let values: Vec<f32> = tensor.to_dtype(DType::F32)?.to_vec()?;
+                    quantize(ty, &values).map_err(failed)?
+                }
+            };
             writer.tensor(&name, dims, ty, bytes).map_err(failed)?;
         }
         Ok(Self {
@@ -76,6 +86,41 @@ impl Gguf {
             context,
         })
     }
+}
+
+/// Elements of a block of Q4_0 and Q8_0.
+const BLOCK: usize = 32;
+
+/// Integers as blocks of a type, if it has their levels and a scale for each of their groups.
+fn blocks(weight: &IntegerWeight, ty: TensorType) -> Option<Vec<u8>> {
+    let IntegerWeight { bits, columns, group, levels, scales, .. } = weight;
+    let is_narrow = match ty {
+        TensorType::Q4_0 => true,
+        TensorType::Q8_0 => false,
+        _ => return None,
+    };
+    let fits = columns.is_multiple_of(BLOCK) && (group.is_multiple_of(BLOCK) || group == columns);
+    if !fits || (is_narrow && *bits > 4) {
+        return None;
+    }
+    let groups = columns.div_ceil(*group);
+    let mut bytes = Vec::new();
+    for (row, levels) in levels.chunks(*columns).enumerate() {
+        for (at, block) in levels.chunks(BLOCK).enumerate() {
+            let scale = scales[row * groups + at * BLOCK / group];
+            bytes.extend(f16::from_f32(scale).to_le_bytes());
+            if is_narrow {
+                // The first half of a block is in the lower bits; zero is 8.
+                let (low, high) = block.split_at(BLOCK / 2);
+                let unsigned = |level: &i8| (level + 8) as u8;
+                let pairs = low.iter().zip(high);
+                bytes.extend(pairs.map(|(low, high)| unsigned(low) | unsigned(high) << 4));
+            } else {
+                bytes.extend(block.iter().map(|&level| level as u8));
+            }
+        }
+    }
+    Some(bytes)
 }
 
 fn write_metadata(

@@ -1,10 +1,13 @@
 //! Models as ONNX, so that other engines compute what was learned here; language models also as GGUF ([`Gguf`]).
 //!
 //! Each layer writes its own nodes ([`Module::export`]), beside the code that computes it: one that cannot be
-//! exported says so. What is written is the model as it is evaluated, in `f32`.
+//! exported says so. What is written is the model as it is evaluated, in `f32`; what was trained as integers is written as
+//! integers with their scales.
 
+mod fold;
 #[cfg(feature = "text")]
 mod gguf;
+mod integers;
 #[cfg(feature = "text")]
 mod vocabulary;
 mod writer;
@@ -23,7 +26,7 @@ use serde::Serialize;
 use crate::train::ModelFile;
 use crate::{Error, Module, Result};
 
-/// The version of operators that models are written in.
+/// The version of operators that models are written in, unless they have integers that are newer.
 pub const OPSET: i64 = 17;
 
 /// A length: a number, or the name of one that callers choose.
@@ -69,6 +72,8 @@ impl End {
 pub struct Onnx {
     /// The file.
     pub bytes: Vec<u8>,
+    /// The version of its operators.
+    pub opset: i64,
     /// What it gets.
     pub input: End,
     /// What it gives.
@@ -121,7 +126,8 @@ impl Onnx {
         output: End,
         words: &[(&str, String)],
     ) -> Result<Self> {
-        let mut writer = Writer::new("polaris", &input, &output);
+        let opset = integers::opset_of(model)?;
+        let mut writer = Writer::new("polaris", &input, &output, opset);
         let x = Value::new(input.name, input.shape.len());
         let last = no_grad(|| model.export(&x, &mut writer))?;
         if last.rank() != output.shape.len() {
@@ -129,10 +135,11 @@ impl Onnx {
             return Err(writer.refusal(format!("it gives {found} axes, not {expected}")));
         }
         let mut model = writer.finish(&last, &output)?;
+        fold::fold(&mut model.graph)?;
         let entry = |(key, value): &(&str, String)| ((*key).to_owned(), value.clone());
         model.metadata = words.iter().map(entry).collect();
         let bytes = model.to_bytes().map_err(|error| refusal(error.to_string()))?;
-        Ok(Self { bytes, input, output })
+        Ok(Self { bytes, opset, input, output })
     }
 }
 

@@ -6,7 +6,7 @@ use polaris_core::DType;
 use polaris_onnx::{Attribute, ElementType, GraphBuilder, Model, Tensor as OnnxTensor, ValueId};
 use polaris_tensor::Tensor;
 
-use super::{End, OPSET, refusal};
+use super::{End, refusal};
 use crate::tensors_file::bytes_of;
 use crate::{Error, Module, Parameter, Pass, Result};
 
@@ -53,6 +53,9 @@ pub struct Writer {
     values: HashMap<String, ValueId>,
     /// Constants that are no parameters, by type, shape and elements: one of each is enough.
     constants: HashMap<(ElementType, Vec<usize>, Vec<u8>), String>,
+    /// Weights with the names of their values: layers may share one.
+    weights: Vec<(Parameter, String)>,
+    opset: i64,
     graph: GraphBuilder,
     /// The first mistake of a layer, told at the end: layers write without asking.
     mistake: Option<Error>,
@@ -60,17 +63,24 @@ pub struct Writer {
 
 impl Writer {
     /// A graph of this name between what a model gets and gives.
-    pub(super) fn new(name: &str, input: &End, output: &End) -> Self {
-        let mut graph = GraphBuilder::new(name).opset(OPSET);
+    pub(super) fn new(name: &str, input: &End, output: &End, opset: i64) -> Self {
+        let mut graph = GraphBuilder::new(name).opset(opset);
         let x = graph.input_of(input.name, input.ty());
         Self {
             prefix: String::new(),
             names: [input.name, output.name].map(str::to_owned).into(),
             values: HashMap::from([(input.name.to_owned(), x)]),
             constants: HashMap::new(),
+            weights: Vec::new(),
+            opset,
             graph,
             mistake: None,
         }
+    }
+
+    /// The version of operators that nodes are of: layers write those that this version has.
+    pub fn opset(&self) -> i64 {
+        self.opset
     }
 
     /// A layer's result, under the layer's name.
@@ -143,6 +153,29 @@ impl Writer {
         let name = self.unique(name);
         self.initializer(&name, ElementType::F32, tensor.dims(), bytes);
         Ok(name)
+    }
+
+    /// The value of a weight that was written before.
+    pub(super) fn written(&self, parameter: &Parameter) -> Option<String> {
+        let found = self.weights.iter().find(|(weight, _)| weight.is_same(parameter));
+        found.map(|(_, name)| name.clone())
+    }
+
+    pub(super) fn write_down(&mut self, parameter: &Parameter, value: &str) {
+        self.weights.push((parameter.clone(), value.to_owned()));
+    }
+
+    /// Elements under a name of the layer.
+    pub(super) fn named_initializer(
+        &mut self,
+        name: &str,
+        element: ElementType,
+        dims: &[usize],
+        bytes: Vec<u8>,
+    ) -> String {
+        let name = self.unique(name);
+        self.initializer(&name, element, dims, bytes);
+        name
     }
 
     /// Numbers that are part of a layer's definition.

@@ -6,6 +6,7 @@ use polaris_tensor::Tensor;
 use super::Linear;
 use super::linear::export_linear;
 use crate::export::{Value, Writer, element};
+use crate::quantize::InputPoint;
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// Self-attention with several heads over `[batch, tokens, width]`. Queries, keys and values come
@@ -14,6 +15,7 @@ use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 pub struct MultiheadAttention {
     in_weight: Parameter,
     in_bias: Parameter,
+    input: InputPoint,
     out: Linear,
     heads: usize,
     causal: bool,
@@ -34,7 +36,7 @@ impl MultiheadAttention {
         let in_bias = init.constant(&[3 * width], 0.0)?;
         let out_weight = init.kaiming(&[width, width], width)?;
         let out = Linear::of(out_weight, Some(init.constant(&[width], 0.0)?));
-        Ok(Self { in_weight, in_bias, out, heads, causal })
+        Ok(Self { in_weight, in_bias, input: InputPoint::default(), out, heads, causal })
     }
 }
 
@@ -42,6 +44,7 @@ impl Layer for MultiheadAttention {
     fn visit(&self, parts: &mut Parts) {
         parts.parameter("in_proj_weight", &self.in_weight);
         parts.parameter("in_proj_bias", &self.in_bias);
+        parts.product(&self.in_weight, &self.input);
         parts.layer("out_proj", &self.out);
     }
 }
@@ -49,7 +52,7 @@ impl Layer for MultiheadAttention {
 impl Module for MultiheadAttention {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let (weight, bias) = (self.in_weight.value(pass)?, self.in_bias.value(pass)?);
-        let all = pass.cast(x)?.linear(&weight, Some(&bias))?;
+        let all = self.input.value(x, pass)?.linear(&weight, Some(&bias))?;
         let problem = Attention { causal: self.causal, ..Attention::default() };
         let attended = all.self_attention(self.heads, None, &problem)?;
         pass.apply("out_proj", &self.out, &attended)
@@ -58,9 +61,9 @@ impl Module for MultiheadAttention {
     fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
         let width = self.in_bias.tensor().elements() / 3;
         let depth = width / self.heads;
-        let weight = graph.parameter("in_proj_weight", &self.in_weight)?;
+        let read = graph.input(&self.input, x)?;
         let bias = graph.parameter("in_proj_bias", &self.in_bias)?;
-        let all = export_linear(x, &weight, Some(&bias), graph);
+        let all = export_linear(&read, "in_proj_weight", &self.in_weight, Some(&bias), graph)?;
         let thirds = graph.integers(&[width as i64; 3]);
         let axis = [("axis", (-1).into())];
         let thirds: [String; 3] = graph.nodes("Split", &[all.name(), &thirds], &axis);

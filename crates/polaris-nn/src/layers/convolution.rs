@@ -4,6 +4,7 @@ use polaris_ops::Convolution;
 use polaris_tensor::Tensor;
 
 use crate::export::{Attribute, Value, Writer};
+use crate::quantize::InputPoint;
 use crate::{Error, Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// A convolution of `[N, C, L]` or `[N, C, H, W]`; its weight is `[outputs, C / groups, ...]`.
@@ -12,6 +13,7 @@ pub struct Conv {
     weight: Parameter,
     bias: Option<Parameter>,
     problem: Convolution,
+    input: InputPoint,
 }
 
 impl Conv {
@@ -28,7 +30,7 @@ impl Conv {
     ) -> Result<Self> {
         let first = [outputs, inputs];
         let (weight, bias) = begin(first, kernel, problem.groups, bias.then_some(outputs), init)?;
-        Ok(Self { weight, bias, problem })
+        Ok(Self { weight, bias, problem, input: InputPoint::default() })
     }
 }
 
@@ -38,6 +40,7 @@ impl Layer for Conv {
         if let Some(bias) = &self.bias {
             parts.parameter("bias", bias);
         }
+        parts.product(&self.weight, &self.input);
     }
 }
 
@@ -45,12 +48,14 @@ impl Module for Conv {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
         let weight = self.weight.value(pass)?;
-        Ok(pass.cast(x)?.convolution(&weight, bias.as_ref(), &self.problem)?)
+        let x = self.input.value(x, pass)?;
+        Ok(x.convolution(&weight, bias.as_ref(), &self.problem)?)
     }
 
     fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
         let attributes = attributes(&self.weight, &self.problem);
-        export("Conv", x, &self.weight, self.bias.as_ref(), &attributes, graph)
+        let x = graph.input(&self.input, x)?;
+        export("Conv", &x, &self.weight, self.bias.as_ref(), &attributes, graph)
     }
 }
 
@@ -131,7 +136,7 @@ fn export(
     attributes: &[(&str, Attribute)],
     graph: &mut Writer,
 ) -> Result<Value> {
-    let weight = graph.parameter("weight", weight)?;
+    let weight = graph.weight("weight", weight)?;
     let bias = bias.map(|bias| graph.parameter("bias", bias)).transpose()?;
     let inputs: Vec<&str> = [x.name(), &weight].into_iter().chain(bias.as_deref()).collect();
     Ok(x.like(graph.node(operator, &inputs, attributes)))

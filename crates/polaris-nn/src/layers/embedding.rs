@@ -38,7 +38,7 @@ impl Module for Embedding {
     }
 
     fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
-        let table = graph.parameter("weight", &self.weight)?;
+        let table = graph.weight("weight", &self.weight)?;
         Ok(Value::new(graph.node("Gather", &[&table, x.name()], &[]), x.rank() + 1))
     }
 }

@@ -3,6 +3,7 @@
 use polaris_tensor::Tensor;
 
 use crate::export::{Value, Writer};
+use crate::quantize::InputPoint;
 use crate::{Init, Layer, Module, Parameter, Parts, Pass, Result};
 
 /// A linear layer over the last axis; its weight is `[outputs, inputs]`.
@@ -10,6 +11,7 @@ use crate::{Init, Layer, Module, Parameter, Parts, Pass, Result};
 pub struct Linear {
     weight: Parameter,
     bias: Option<Parameter>,
+    input: InputPoint,
 }
 
 impl Linear {
@@ -20,7 +22,7 @@ impl Linear {
     pub fn new(inputs: usize, outputs: usize, bias: bool, init: &mut Init) -> Result<Self> {
         let weight = init.kaiming(&[outputs, inputs], inputs)?;
         let bias = bias.then(|| init.kaiming(&[outputs], inputs)).transpose()?;
-        Ok(Self { weight, bias })
+        Ok(Self::of(weight, bias))
     }
 
     /// Elements of a row that it takes.
@@ -28,9 +30,14 @@ impl Linear {
         self.weight.tensor().dims().last().copied().unwrap_or(0)
     }
 
+    /// Names the product alone, for a layer whose weight is another layer's.
+    pub(crate) fn visit_product(&self, parts: &mut Parts) {
+        parts.product(&self.weight, &self.input);
+    }
+
     /// A layer of these parameters.
     pub fn of(weight: Parameter, bias: Option<Parameter>) -> Self {
-        Self { weight, bias }
+        Self { weight, bias, input: InputPoint::default() }
     }
 }
 
@@ -40,38 +47,42 @@ impl Layer for Linear {
         if let Some(bias) = &self.bias {
             parts.parameter("bias", bias);
         }
+        self.visit_product(parts);
     }
 }
 
 impl Module for Linear {
     fn forward(&self, x: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|bias| bias.value(pass)).transpose()?;
-        Ok(pass.cast(x)?.linear(&self.weight.value(pass)?, bias.as_ref())?)
+        let x = self.input.value(x, pass)?;
+        Ok(x.linear(&self.weight.value(pass)?, bias.as_ref())?)
     }
 
     fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
-        let weight = graph.parameter("weight", &self.weight)?;
+        let x = graph.input(&self.input, x)?;
         let bias = self.bias.as_ref().map(|bias| graph.parameter("bias", bias)).transpose()?;
-        Ok(export_linear(x, &weight, bias.as_deref(), graph))
+        export_linear(&x, "weight", &self.weight, bias.as_deref(), graph)
     }
 }
 
-/// `x W^T + b` of parameters that the graph has. The weight stays as it is in the model.
+/// `x W^T + b` with a weight under this name, and a bias that the graph has.
 pub(crate) fn export_linear(
     x: &Value,
-    weight: &str,
+    name: &str,
+    weight: &Parameter,
     bias: Option<&str>,
     graph: &mut Writer,
-) -> Value {
+) -> Result<Value> {
     if x.rank() == 2 {
-        let inputs: Vec<&str> = [x.name(), weight].into_iter().chain(bias).collect();
-        return x.like(graph.node("Gemm", &inputs, &[("transB", 1.into())]));
+        let weight = graph.weight(name, weight)?;
+        let inputs: Vec<&str> = [x.name(), &weight].into_iter().chain(bias).collect();
+        return Ok(x.like(graph.node("Gemm", &inputs, &[("transB", 1.into())])));
     }
-    // Gemm is of matrices alone. Engines transpose a constant once.
-    let weight = graph.node("Transpose", &[weight], &[("perm", vec![1, 0].into())]);
+    // Gemm is of matrices alone.
+    let weight = graph.turned_weight(name, weight)?;
     let product = graph.node("MatMul", &[x.name(), &weight], &[]);
-    match bias {
+    Ok(match bias {
         Some(bias) => x.like(graph.node("Add", &[&product, bias], &[])),
         None => x.like(product),
-    }
+    })
 }

@@ -23,7 +23,6 @@ pub use embedding::Embedding;
 pub use grouped_attention::GroupedQueryAttention;
 pub(crate) use grouped_attention::head_size;
 pub use linear::Linear;
-pub(crate) use linear::export_linear;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 pub use pooling::{Flatten, Pooling};
 pub use recurrent::{GruCell, LstmCell};

@@ -162,7 +162,14 @@ impl Module for RmsNorm {
         let weight = graph.parameter("weight", &self.weight)?;
         let epsilon = graph.number(self.epsilon);
         let square = graph.node("Mul", &[x.name(), x.name()], &[]);
-        let mean = graph.node("ReduceMean", &[&square], &[("axes", vec![-1].into())]);
+        // Axes became an operand in version 18.
+        let mean = match graph.opset() {
+            ..18 => graph.node("ReduceMean", &[&square], &[("axes", vec![-1].into())]),
+            _ => {
+                let axes = graph.integers(&[-1]);
+                graph.node("ReduceMean", &[&square, &axes], &[])
+            }
+        };
         let mean = graph.node("Add", &[&mean, &epsilon], &[]);
         let root = graph.node("Sqrt", &[&mean], &[]);
         let divided = graph.node("Div", &[x.name(), &root], &[]);

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Ends;
 use crate::export::{Value, Writer};
 use crate::layers::{
-    Dropout, Embedding, GroupedQueryAttention, Linear, RmsNorm, Rotary, SwiGlu, export_linear,
-    head_size,
+    Dropout, Embedding, GroupedQueryAttention, Linear, RmsNorm, Rotary, SwiGlu, head_size,
 };
 use crate::{Error, Init, Layer, Module, Parts, Pass, Result};
 
@@ -139,6 +138,15 @@ impl Module for Block {
     }
 }
 
+/// The head whose weight is the table of the embedding, which names it.
+struct Tied<'a>(&'a Linear);
+
+impl Layer for Tied<'_> {
+    fn visit(&self, parts: &mut Parts) {
+        self.0.visit_product(parts);
+    }
+}
+
 /// The model: from `[batch, tokens]` to the logits of each next token.
 #[derive(Debug)]
 pub(super) struct Built {
@@ -159,8 +167,9 @@ impl Layer for Built {
             parts.layer(name, block);
         }
         parts.layer("norm", &self.norm);
-        if !self.tied {
-            parts.layer("head", &self.head);
+        match self.tied {
+            true => parts.layer("head", &Tied(&self.head)),
+            false => parts.layer("head", &self.head),
         }
     }
 }
@@ -184,15 +193,11 @@ impl Module for Built {
     }
 
     fn export(&self, x: &Value, graph: &mut Writer) -> Result<Value> {
-        let table = graph.parameter("token_embedding.weight", self.tokens.weight())?;
-        let mut x = Value::new(graph.node("Gather", &[&table, x.name()], &[]), x.rank() + 1);
+        let mut x = graph.layer("token_embedding", &self.tokens, x)?;
         for (name, block) in &self.blocks {
             x = graph.layer(name, block, &x)?;
         }
         let x = graph.layer("norm", &self.norm, &x)?;
-        match self.tied {
-            true => Ok(export_linear(&x, &table, None, graph)),
-            false => graph.layer("head", &self.head, &x),
-        }
+        graph.layer("head", &self.head, &x)
     }
 }

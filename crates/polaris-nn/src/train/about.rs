@@ -12,6 +12,7 @@ use super::data::Task;
 use super::settings::Settings;
 use crate::checksum;
 use crate::models::Ends;
+use crate::quantize::{Quantizers, with_output};
 use crate::tensors_file::{self, Contents, Metadata};
 use crate::{Error, Init, Layer, Module, Result, load_state, state};
 
@@ -41,7 +42,7 @@ pub enum About {
     /// One of a configuration: the file alone makes the model.
     Model(Box<ModelFile>),
     /// One of a module, a loss and data of the caller, who brings them again.
-    Own(Settings),
+    Own(Box<Settings>),
 }
 
 impl From<ModelFile> for About {
@@ -57,7 +58,9 @@ impl About {
             (Some(about), _) => {
                 serde_json::from_str(about).map(|about| Self::Model(Box::new(about)))
             }
-            (None, Some(settings)) => serde_json::from_str(settings).map(Self::Own),
+            (None, Some(settings)) => {
+                serde_json::from_str(settings).map(|settings| Self::Own(Box::new(settings)))
+            }
             (None, None) => return Ok(None),
         };
         about.map(Some).map_err(|error| Error::file(path, error))
@@ -231,8 +234,49 @@ impl ModelFile {
             return Err(Error::file(path, why));
         }
         let model = about.config.model.build(&ends, &mut Init::new(device, 0))?;
+        let quantize = &about.config.quantize;
+        let model = with_output(model, quantize);
+        let quantizers = match quantize.is_off() {
+            true => None,
+            false => Some(Quantizers::attach(&*model, quantize)?),
+        };
         load_state(&*model, &tensors).map_err(|error| with_path(path, error))?;
+        quantizers.map_or(Ok(()), |quantizers| quantizers.sync())?;
         Ok((about, model))
+    }
+
+    /// Gives a model of the same structure the parameters of a trained one, whose file this is, or the folder of its
+    /// training. If that one was quantised, what its scales were is left out.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is that of another model.
+    pub(super) fn start_from(&self, path: &Path, model: &dyn Module) -> Result<()> {
+        let path = &if path.is_dir() { path.join("model.safetensors") } else { path.to_owned() };
+        let own = state(model);
+        let Some((_, first)) = own.first() else { return Ok(()) };
+        let contents = tensors_file::read(path, first.device())?;
+        check_format(path, &contents.1)?;
+        let other = |what: &str| {
+            let why = format!("a training cannot start from it: {what}");
+            Err(Error::file(path, why))
+        };
+        match About::of(path, &contents.1)? {
+            Some(About::Model(before)) if before.config.model != self.config.model => {
+                return other("its [model] is another; take the same values");
+            }
+            Some(About::Model(before)) => {
+                let of = |file: &Self| (file.task, file.input.clone(), file.outputs);
+                let is_same = of(&before) == of(self) && before.tokenizer == self.tokenizer;
+                if !is_same || before.classes != self.classes {
+                    return other("it has other inputs, outputs, classes or tokens");
+                }
+            }
+            _ => return other("no training of a configuration wrote it"),
+        }
+        let names: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+        let mut tensors = of_model(contents);
+        tensors.retain(|name, _| names.contains(name.as_str()));
+        load_state(model, &tensors).map_err(|error| with_path(path, error))
     }
 }
 

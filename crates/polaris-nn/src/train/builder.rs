@@ -15,6 +15,7 @@ use super::loss::{Loss, TaskLoss};
 use super::settings::{Precision, Settings};
 use super::trainer::Trainer;
 use crate::optim::Optimizer;
+use crate::quantize::{Quantizers, with_output};
 use crate::{Error, Init, LossScale, Module, Result, parameters, state};
 
 /// The parts of a training before it begins.
@@ -66,6 +67,9 @@ impl Trainer {
             classes: data.classes,
             tokenizer: data.tokenizer,
         };
+        if let Some(start) = &config.train.start {
+            about.start_from(start, &*model)?;
+        }
         let validation = data.validation.map(|loader| Box::new(loader) as Box<dyn BatchSource>);
         let builder = TrainerBuilder::new(model, Box::new(loss), Arc::new(data.train));
         let about = Some(About::from(about));
@@ -106,6 +110,17 @@ impl TrainerBuilder {
     pub fn build(self) -> Result<Trainer> {
         let Self { model, loss, train, validation, settings, optimizer, about } = self;
         settings.check()?;
+        let quantize = &settings.quantize;
+        let model = with_output(model, quantize);
+        let quantizers = match quantize.is_off() {
+            true => None,
+            false => Some(Quantizers::attach(&*model, quantize)?),
+        };
+        if quantize.raise_patience > 0 && validation.is_none() {
+            let what = "quantize.raise_patience counts evaluations: keep data for them \
+                        (data.validation), or use quantize.raise_every";
+            return Err(Error::invalid(what));
+        }
         let learned = parameters(&*model);
         let Some((_, first)) = learned.first() else {
             return Err(Error::invalid("the model has no parameters: there is nothing to train"));
@@ -132,10 +147,11 @@ impl TrainerBuilder {
             None => settings.optim.build(learned)?,
         };
         Ok(Trainer {
-            about: about.unwrap_or_else(|| About::Own(settings.clone())),
+            about: about.unwrap_or_else(|| About::Own(Box::new(settings.clone()))),
             settings,
             device,
             model,
+            quantizers,
             loss,
             train,
             validation,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::about::{About, MODEL, PROGRESS, check_format, json};
 use crate::optim::Optimizer;
+use crate::quantize::Stage;
 use crate::tensors_file;
 use crate::{Error, LossScale, Module, Result, load_state, state};
 
@@ -27,6 +28,9 @@ pub struct Progress {
     pub stale: u64,
     /// What the loss is multiplied by, in half precision.
     pub loss_scale: Option<LossScale>,
+    /// How precise quantised weights are; none before they are quantised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantize: Option<Stage>,
 }
 
 /// A file from which a training goes on as if nothing had been.

@@ -8,6 +8,7 @@ use super::settings::{Loop, Optim, Precision, Settings, first_wrong, is_size};
 use super::sources::check_used;
 use crate::models::{Mlp, Model};
 use crate::optim::Schedule;
+use crate::quantize::Quantize;
 use crate::{Error, Result};
 
 /// A training, as one file describes it: by default an MLP on the built-in digits.
@@ -27,6 +28,9 @@ pub struct Config {
     /// The loop.
     #[serde(default)]
     pub train: Train,
+    /// What is quantised, and when.
+    #[serde(default, skip_serializing_if = "Quantize::is_off")]
+    pub quantize: Quantize,
 }
 
 /// Where data come from.
@@ -180,6 +184,9 @@ pub struct Train {
     pub seed: u64,
     /// The device, as `polaris devices` names it; the command line goes before it.
     pub device: String,
+    /// A model of the same kind whose parameters this one begins with: its file, or the folder of its training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<PathBuf>,
     /// The type that layers compute in.
     pub precision: Precision,
     /// The part of a target's share that all classes get alike.
@@ -212,6 +219,7 @@ impl Default for Train {
             batch: 64,
             seed,
             device: "cpu".to_owned(),
+            start: None,
             precision,
             smoothing: 0.0,
             evaluate_every,
@@ -230,6 +238,7 @@ impl Default for Config {
             optim: Optim::default(),
             schedule: Schedule::default(),
             train: Train::default(),
+            quantize: Quantize::default(),
         }
     }
 }
@@ -250,6 +259,7 @@ impl From<&Config> for Settings {
                 keep: train.keep,
                 patience: train.patience,
             },
+            quantize: config.quantize.clone(),
         }
     }
 }
@@ -296,7 +306,7 @@ impl Config {
             std::path::absolute(folder.join(path)).map_err(|error| Error::file(path, error))
         };
         let Data { path, labels, tokenizer, .. } = &mut self.data;
-        for path in [path, labels].into_iter().flatten() {
+        for path in [path, labels, &mut self.train.start].into_iter().flatten() {
             *path = absolute(path)?;
         }
         if *tokenizer != bytes() && *tokenizer != LEARNED {

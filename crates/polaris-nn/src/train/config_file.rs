@@ -22,7 +22,7 @@ const BUILT_IN: [(&str, &str); 4] = [
 const LARGEST: u64 = 1 << 20;
 
 /// The sections of a configuration.
-const SECTIONS: [&str; 5] = ["model", "data", "optim", "schedule", "train"];
+const SECTIONS: [&str; 6] = ["model", "data", "optim", "schedule", "train", "quantize"];
 
 impl Config {
     /// Reads a configuration from TOML, and checks it.
@@ -175,6 +175,7 @@ impl ConfigTable {
             optim: self.section("optim")?,
             schedule: self.section("schedule")?,
             train: self.section("train")?,
+            quantize: self.section("quantize")?,
         })
     }
 

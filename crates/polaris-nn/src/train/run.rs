@@ -11,6 +11,7 @@ use super::folder::RunFolder;
 use super::log::Log;
 use super::origin::unusable_parameter;
 use super::trainer::Trainer;
+use crate::quantize::Cause;
 use crate::{Error, Result};
 
 /// Something that happened.
@@ -31,6 +32,17 @@ pub enum Event {
         examples: usize,
         /// Seconds that it took, with the wait for its data.
         seconds: f64,
+    },
+    /// Weights are quantised from this step on, or have other bits than before.
+    Precision {
+        /// The step that is the first with them.
+        step: u64,
+        /// Whole passes so far.
+        epoch: u64,
+        /// Bits of weights; 0 if only activations are quantised.
+        bits: u32,
+        /// Why.
+        cause: Cause,
     },
     /// The model was evaluated.
     Evaluated {
@@ -122,6 +134,13 @@ impl Run<'_> {
                 return Ok(ending);
             }
         }
+        let wanted = self.trainer.settings.quantize.weights;
+        let reached = self.trainer.progress.quantize.map_or(0, |stage| stage.bits);
+        if self.trainer.quantizers.is_some() && reached < wanted {
+            log::warn!(
+                "the training ended with weights of {reached} bits; {wanted} were to be reached"
+            );
+        }
         Ok(Ending::Finished)
     }
 
@@ -141,8 +160,14 @@ impl Run<'_> {
                 return Ok(Some(Ending::Stopped(self.save()?)));
             }
             let batch = batch?;
+            let bits = self.trainer.progress.quantize.map(|stage| stage.bits);
+            let epoch = self.trainer.progress.epoch;
             let loss = self.trainer.step(&batch)?;
             let progress = self.trainer.progress;
+            if let Some(stage) = progress.quantize.filter(|stage| bits != Some(stage.bits)) {
+                let (step, bits, cause) = (progress.step, stage.bits, stage.cause);
+                self.tell(Event::Precision { step, epoch, bits, cause })?;
+            }
             let seconds = since.elapsed().as_secs_f64();
             since = Instant::now();
             self.tell(Event::Step {
@@ -181,6 +206,9 @@ impl Run<'_> {
     fn evaluate(&mut self) -> Result<()> {
         let Some(found) = self.trainer.evaluate()? else { return Ok(()) };
         let progress = &mut self.trainer.progress;
+        if let Some(stage) = &mut progress.quantize {
+            stage.observe(found.loss);
+        }
         // A score that is no number is never the best.
         let best =
             found.score().is_finite() && progress.best.is_none_or(|(best, _)| found.score() > best);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::optim::{Adam, Group, Optimizer, Schedule, Sgd};
+use crate::quantize::Quantize;
 use crate::{Error, Parameter, Result};
 
 /// How a model is trained: optimiser, schedule and loop.
@@ -14,6 +15,9 @@ pub struct Settings {
     pub schedule: Schedule,
     /// The loop.
     pub train: Loop,
+    /// What is quantised, and when.
+    #[serde(default, skip_serializing_if = "Quantize::is_off")]
+    pub quantize: Quantize,
 }
 
 /// Which optimiser.
@@ -76,7 +80,12 @@ impl Optim {
         // PyTorch's own defaults.
         let decay = if self.kind == OptimKind::Adamw { 0.01 } else { 0.0 };
         let decay = self.weight_decay.unwrap_or(decay);
-        let groups = vec![Group::new(parameters, self.lr, decay)];
+        let (decayed, kept): (Vec<_>, Vec<_>) =
+            parameters.into_iter().partition(|(_, parameter)| parameter.decays());
+        let mut groups = vec![Group::new(decayed, self.lr, decay)];
+        if !kept.is_empty() {
+            groups.push(Group::new(kept, self.lr, 0.0));
+        }
         Ok(match self.kind {
             OptimKind::Sgd => Box::new(Sgd::new(groups, self.momentum, self.nesterov)?),
             OptimKind::Adam => Box::new(Adam::new(groups, self.betas, self.eps, false)?),
@@ -152,7 +161,8 @@ impl Settings {
     /// # Errors
     /// If a number makes no sense, with what would.
     pub fn check(&self) -> Result<()> {
-        let Self { optim, schedule, train } = self;
+        let Self { optim, schedule, train, quantize } = self;
+        quantize.check()?;
         first_wrong(&[
             (train.keep == 0, "train.keep must be at least 1: the last checkpoint is needed"),
             (

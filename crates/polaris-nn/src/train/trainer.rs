@@ -17,6 +17,7 @@ use super::origin::origin_of_failure;
 use super::settings::{Precision, Settings};
 use crate::optim::{Optimizer, gradient_norm};
 use crate::pass::mix;
+use crate::quantize::{Quantizers, Stage};
 use crate::{Error, Module, Pass, Result, parameters};
 
 /// A model in training: of a configuration ([`Trainer::from_config`]), or of a module, a loss and data of one's own
@@ -26,6 +27,7 @@ pub struct Trainer {
     pub(super) settings: Settings,
     pub(super) device: DeviceRef,
     pub(super) model: Box<dyn Module>,
+    pub(super) quantizers: Option<Quantizers>,
     pub(super) loss: Box<dyn Loss>,
     /// Shared, so that its batches can be asked for while the rest changes.
     pub(super) train: Arc<dyn BatchSource>,
@@ -51,6 +53,9 @@ impl Trainer {
             let why =
                 format!("{seen} batches of an epoch were seen, but there are only {batches} now");
             return Err(Error::file(path, why));
+        }
+        if let Some(quantizers) = &self.quantizers {
+            quantizers.sync()?;
         }
         self.progress = progress;
         self.resumed = true;
@@ -135,6 +140,7 @@ impl Trainer {
     pub fn step(&mut self, batch: &Batch) -> Result<f64> {
         let step = self.progress.step;
         let total = self.total_steps();
+        self.change_precision()?;
         self.optimizer.set_rate_factor(self.settings.schedule.factor(step, total));
         match self.try_step(batch) {
             Err(error) if error.is_out_of_memory() => {
@@ -149,6 +155,19 @@ impl Trainer {
                 Ok(loss)
             }
         }
+    }
+
+    /// Begins to quantise, or adds a bit, when the time has come.
+    fn change_precision(&mut self) -> Result<()> {
+        let Some(quantizers) = &self.quantizers else { return Ok(()) };
+        let Progress { quantize, epoch, .. } = self.progress;
+        if let Some(stage) = Stage::next(quantize, &self.settings.quantize, epoch) {
+            quantizers.set_bits(stage.bits)?;
+            self.progress.quantize = Some(stage);
+            // The best model is one of the last precision.
+            (self.progress.best, self.progress.stale) = (None, 0);
+        }
+        Ok(())
     }
 
     /// Counts a step, and an epoch with the last of its steps.

@@ -5,4 +5,5 @@ mod export;
 mod layers;
 mod llama;
 mod own;
+mod quantize;
 mod training;

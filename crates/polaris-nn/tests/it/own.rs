@@ -94,6 +94,7 @@ fn settings() -> Settings {
         optim: Optim { lr: 0.02, clip: 0.5, ..Optim::default() },
         schedule: Schedule { warmup: 4, ..Schedule::default() },
         train: Loop { epochs: 4, seed: 9, checkpoint_every: 3, ..Loop::default() },
+        ..Settings::default()
     }
 }
 

@@ -12,6 +12,7 @@ mod matmul;
 mod norm;
 mod operators;
 mod pooling;
+mod quantize;
 mod reduce;
 mod softmax;
 mod update;

@@ -116,6 +116,20 @@ impl Tensor {
         Ok(self.view("broadcast_to", array, back))
     }
 
+    /// Each index of an axis so many times, one copy beside the other.
+    ///
+    /// # Errors
+    /// If the axis does not exist, or there is no room.
+    pub fn repeat_interleave(&self, times: usize, axis: impl Axis) -> Result<Self> {
+        let axis = axis.resolve("repeat_interleave", self.rank())?;
+        let mut dims = self.dims().to_vec();
+        dims.insert(axis + 1, times);
+        let repeated = self.unsqueeze(axis + 1)?.broadcast_to(&dims)?;
+        dims[axis] *= times;
+        dims.remove(axis + 1);
+        repeated.reshape(&dims)
+    }
+
     /// A range of one axis, without a copy.
     ///
     /// # Errors

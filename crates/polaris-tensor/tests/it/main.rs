@@ -4,4 +4,5 @@ mod advice;
 mod axes;
 mod display;
 mod gradients;
+mod quantize;
 mod tape;

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use polaris::nn::quantize::Cause;
 use polaris::nn::train::{Event, Listener, Trainer};
 
 use crate::output::say;
@@ -75,6 +76,18 @@ impl Listener for Shown {
                 self.say(&format!(
                     "step {step}, epoch {epoch}: {learned}validation {loss:.4}{accuracy}{best}"
                 ));
+            }
+            Event::Precision { step, epoch, bits, cause } => {
+                let why = match cause {
+                    Cause::Begin => "quantisation begins",
+                    Cause::Schedule => "a bit more by the schedule",
+                    Cause::Plateau => "a bit more, since the loss became no smaller",
+                };
+                let bits = match bits {
+                    0 => String::new(),
+                    bits => format!(": weights of {bits} bits"),
+                };
+                self.say(&format!("step {step}, epoch {epoch}: {why}{bits}"));
             }
             Event::Saved { .. } => {}
         }
