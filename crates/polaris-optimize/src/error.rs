@@ -1,5 +1,7 @@
 //! The errors of this crate.
 
+use std::path::PathBuf;
+
 use polaris_core::ErrorKind;
 use polaris_gguf::TensorType;
 
@@ -80,6 +82,95 @@ pub enum Error {
         /// Where it is.
         at: usize,
     },
+    /// A share of values that leaves none, or more than all.
+    #[error("a range cannot keep {percent} % of the values; 50 to 100 are accepted")]
+    Percent {
+        /// What was asked for.
+        percent: f64,
+    },
+    /// A tensor without values to calibrate with.
+    #[error("the tensor `{tensor}` has no values to calibrate with")]
+    EmptyActivation {
+        /// Its name.
+        tensor: String,
+    },
+    /// A tensor whose values are all the same.
+    #[error(
+        "the tensor `{tensor}` is {value} in all of its {count} values, which says nothing of its range; check the data, \
+         or leave the layers out that use it"
+    )]
+    ConstantActivation {
+        /// Its name.
+        tensor: String,
+        /// The value.
+        value: f32,
+        /// How often it was seen.
+        count: u64,
+    },
+    /// A value that is infinite or no number.
+    #[error(
+        "the tensor `{tensor}` has a value that is not finite: {value} at element {at}; check the data and the model"
+    )]
+    NotFiniteActivation {
+        /// Its name.
+        tensor: String,
+        /// The value.
+        value: f32,
+        /// Where it is.
+        at: usize,
+    },
+    /// A tensor that is not what it should be.
+    #[error("the tensor `{tensor}`: {why}")]
+    Activation {
+        /// Its name.
+        tensor: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Histograms of another model.
+    #[error("the histograms are those of another model or method: {found}, not {expected}")]
+    OtherModel {
+        /// The model that there is.
+        expected: String,
+        /// The model that they are of.
+        found: String,
+    },
+    /// Histograms with other bins.
+    #[error("the histograms have {found} bins on each side of zero, not {expected}")]
+    Bins {
+        /// Those that there are.
+        expected: usize,
+        /// Those of the others.
+        found: usize,
+    },
+    /// A file that is none of histograms.
+    #[error("{}: not a file of histograms: {why}", path.display())]
+    HistogramFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file that cannot be read.
+    #[error("{}: cannot be read: {why}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+        /// What kind of error it is.
+        kind: ErrorKind,
+    },
+    /// A file that cannot be written.
+    #[error("{}: cannot be written: {why}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says, and what to do.
+        why: String,
+        /// What kind of error it is.
+        kind: ErrorKind,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -101,6 +192,15 @@ impl Error {
                 ErrorKind::NotFinite
             }
             Self::Encode { .. } => ErrorKind::InvalidData,
+            Self::NotFiniteActivation { .. } => ErrorKind::NotFinite,
+            Self::Percent { .. } | Self::OtherModel { .. } | Self::Bins { .. } => {
+                ErrorKind::InvalidArgument
+            }
+            Self::EmptyActivation { .. }
+            | Self::ConstantActivation { .. }
+            | Self::Activation { .. }
+            | Self::HistogramFile { .. } => ErrorKind::InvalidData,
+            Self::Read { kind, .. } | Self::Write { kind, .. } => *kind,
             Self::Cancelled => ErrorKind::Cancelled,
         }
     }

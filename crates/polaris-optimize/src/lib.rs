@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 mod error;
 pub mod integer;
 mod plan;

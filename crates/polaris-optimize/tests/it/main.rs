@@ -1,5 +1,7 @@
 //! GGUF files that are quantised.
 
+mod calibration;
+
 use std::path::Path;
 
 use bytes::Bytes;
