@@ -15,6 +15,36 @@ pub enum Error {
     /// In reading or writing a GGUF file.
     #[error(transparent)]
     Gguf(#[from] polaris_gguf::Error),
+    /// In a model of ONNX.
+    #[error(transparent)]
+    Onnx(#[from] polaris_onnx::Error),
+    /// In running a model of ONNX.
+    #[error(transparent)]
+    Graph(#[from] polaris_graph::Error),
+    /// A model of ONNX that has integers already.
+    #[error(
+        "the model is quantised already: node `{node}` is a {operator}; quantise the float model that it was made from"
+    )]
+    QuantisedModel {
+        /// A node that says so.
+        node: String,
+        /// Its operator.
+        operator: String,
+    },
+    /// A part of a name that no layer has.
+    #[error("no convolution or product has `{part}` in its name; there are {some} and others")]
+    NoSuchLayer {
+        /// What was asked for.
+        part: String,
+        /// Some names that there are.
+        some: String,
+    },
+    /// A model without anything to quantise.
+    #[error("the model has no convolution or product that can be quantised ({reasons})")]
+    NoLayers {
+        /// Layers that there are, and why they cannot be.
+        reasons: String,
+    },
     /// The type of a tensor that is quantised already.
     #[error(
         "the tensor `{tensor}` is quantised already ({ty}), and would lose more than the result says; quantise the model that it \
@@ -181,6 +211,11 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Gguf(error) => error.kind(),
+            Self::Onnx(error) => error.kind(),
+            Self::Graph(error) => error.kind(),
+            Self::NoSuchLayer { .. } => ErrorKind::NotFound,
+            Self::NoLayers { .. } => ErrorKind::Unsupported,
+            Self::QuantisedModel { .. } => ErrorKind::InvalidArgument,
             Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }

@@ -31,6 +31,7 @@
 pub mod calibration;
 mod error;
 pub mod integer;
+pub mod onnx;
 mod plan;
 mod recipe;
 mod write;

@@ -1,6 +1,7 @@
 //! GGUF files that are quantised.
 
 mod calibration;
+mod onnx;
 
 use std::path::Path;
 
