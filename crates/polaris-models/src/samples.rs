@@ -29,6 +29,13 @@ const LABELS: [&str; 3] = ["y", "labels", "targets"];
 /// Names of arrays for the only input of a model.
 const ONLY: [&str; 4] = ["x", "inputs", "images", "arr_0"];
 
+/// Names of classes that a model brings along, from its words about itself.
+pub fn classes(metadata: &[(String, String)]) -> Option<Vec<String>> {
+    let (_, text) = metadata.iter().find(|(key, _)| key == "classes")?;
+    // As `polaris export` writes them; others have one a line.
+    Some(serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::to_owned).collect()))
+}
+
 /// Samples for the inputs of a model.
 #[derive(Debug)]
 pub struct Samples {

@@ -17,10 +17,10 @@ pub enum Error {
     Gguf(#[from] polaris_gguf::Error),
     /// In a model of ONNX.
     #[error(transparent)]
-    Onnx(#[from] polaris_onnx::Error),
+    Onnx(polaris_onnx::Error),
     /// In running a model of ONNX.
     #[error(transparent)]
-    Graph(#[from] polaris_graph::Error),
+    Graph(polaris_graph::Error),
     /// A model of ONNX that has integers already.
     #[error(
         "the model is quantised already: node `{node}` is a {operator}; quantise the float model that it was made from"
@@ -237,6 +237,24 @@ impl Error {
             | Self::HistogramFile { .. } => ErrorKind::InvalidData,
             Self::Read { kind, .. } | Self::Write { kind, .. } => *kind,
             Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+}
+
+impl From<polaris_onnx::Error> for Error {
+    fn from(error: polaris_onnx::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Cancelled => Self::Cancelled,
+            _ => Self::Onnx(error),
+        }
+    }
+}
+
+impl From<polaris_graph::Error> for Error {
+    fn from(error: polaris_graph::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Cancelled => Self::Cancelled,
+            _ => Self::Graph(error),
         }
     }
 }

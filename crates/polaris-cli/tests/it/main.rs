@@ -11,6 +11,7 @@ mod llm;
 mod model;
 mod modes;
 mod quantize;
+mod quantize_onnx;
 mod rusticl;
 mod train;
 mod tune;

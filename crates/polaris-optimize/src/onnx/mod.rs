@@ -7,6 +7,7 @@
 //! layers that follow one another; after it, [`Shift`] finds the means by which rounded weights move results, and
 //! `quantize` takes them out of the biases.
 
+mod compare;
 mod distortion;
 mod equalize;
 mod graph;
@@ -18,6 +19,7 @@ mod rewrite;
 mod run;
 mod shift;
 
+pub use compare::{Classes, Comparison, Output};
 pub use distortion::{Distortion, Noise};
 pub use layer::{Layer, Treatment};
 pub use prepare::Float;

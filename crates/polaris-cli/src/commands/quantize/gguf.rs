@@ -1,12 +1,12 @@
-//! `polaris quantize`: makes a language model smaller.
+//! `polaris quantize` of a language model in GGUF.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use polaris::gguf::Gguf;
-use polaris::optimize::{Plan, PlanOptions, WrittenTensor};
+use polaris::optimize::{Plan, PlanOptions, Recipe, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
@@ -42,19 +42,11 @@ struct Tensor<'a> {
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let json = global.json;
+    let recipe = options.r#type.unwrap_or(Recipe::Q4_K_M);
     let out = if options.dry_run { None } else { options.out.as_deref() };
-    if let Some(out) = out {
-        check_place(out, &options.model)?;
-    }
-    if options.model.is_dir() {
-        bail!("{} is a folder; convert it to GGUF first", options.model.display());
-    }
     let gguf = Gguf::open(&options.model, |path| MappedFile::open(path).map(|file| file.bytes()))?;
-    let settings = PlanOptions {
-        recipe: options.r#type,
-        overrides: options.tensor.clone(),
-        requantize: options.requantize,
-    };
+    let settings =
+        PlanOptions { recipe, overrides: options.tensor.clone(), requantize: options.requantize };
     let plan = Plan::new(&gguf, &settings)?;
     let begin = Instant::now();
     let written = match out {
@@ -67,7 +59,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         let result = Quantized {
             model: &options.model,
             path: out,
-            r#type: options.r#type.name(),
+            r#type: recipe.name(),
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
@@ -88,18 +80,6 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         None => print_line("nothing was written; leave out --dry-run to write it")?,
     }
     Ok(exit::OK)
-}
-
-/// That a file can be written there without harm to the model.
-fn check_place(out: &Path, model: &Path) -> anyhow::Result<()> {
-    if out.is_dir() {
-        bail!("{} is a folder; name a file, as in -o model-q4.gguf", out.display());
-    }
-    let same = |path: &Path| std::fs::canonicalize(path).ok();
-    if out.exists() && same(out).is_some() && same(out) == same(model) {
-        bail!("{} is the model itself; name another file", out.display());
-    }
-    Ok(())
 }
 
 fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<WrittenTensor>> {
