@@ -38,7 +38,6 @@ path = "{folder}/train.csv"
 dims = [1, 8, 8]
 scale = 0.0625
 validation = 0.1
-shift = 1
 
 [optim]
 kind = "adamw"
@@ -73,7 +72,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("polaris")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--calibration", default="percentile")
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--most", type=float, default=0.3)

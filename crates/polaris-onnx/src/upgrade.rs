@@ -56,8 +56,12 @@ fn raise(graph: &mut Graph, version: i64) -> Result<()> {
 fn rewrite(graph: &mut Graph, node: &mut Node, rank: impl Fn(ValueId) -> Option<i64>) -> bool {
     let first = node.inputs.first().copied().flatten();
     match node.operator.as_str() {
-        // Later versions have more attributes, with defaults that mean what was there before.
-        "AveragePool" | "MaxPool" => true,
+        // Later versions have more attributes, with defaults that mean what was there before, or accept more.
+        "ArgMax" | "ArgMin" | "AveragePool" | "DepthToSpace" | "Erf" | "GatherND" | "MaxPool" => {
+            true
+        }
+        "Gemm" => node.version >= 7,
+        "TopK" => node.version >= 10,
         "BatchNormalization" => {
             node.version >= 7
                 && node.outputs.iter().skip(1).all(Option::is_none)
@@ -120,4 +124,68 @@ fn operand(graph: &mut Graph, node: &mut Node, name: &str, tensor: Option<Tensor
     });
     node.inputs.push(made);
     node.attributes.remove(name);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ElementType::F32;
+    use crate::{GraphBuilder, Tensor, Value, interpret};
+
+    use super::*;
+
+    fn run(model: &Model, shape: &[usize]) -> Vec<f64> {
+        let count = shape.iter().product::<usize>();
+        let values = (0..count).map(|at| (at * 37 % 101) as f32 / 25.0 - 2.0).collect();
+        let x = Tensor::new::<f32>(shape, values).unwrap();
+        let results = interpret(&model.graph, &[Some(Value::Tensor(x))], &[]).unwrap();
+        results.iter().flat_map(|value| value.tensor().unwrap().to_f64().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_later_versions_changed_is_written_anew() {
+        let mut g = GraphBuilder::new("early").opset(9);
+        let x = g.input("x", F32, [2, 3, 6]);
+        let y = g.call("Unsqueeze", [x]).attribute("axes", [3]).output();
+        let y = g.call("Squeeze", [y]).attribute("axes", [3]).output();
+        let y = g.call("Slice", [y]).attribute("starts", [1]).attribute("ends", [5]);
+        let y = y.attribute("axes", [2]).output();
+        let pads = g.call("Pad", [y]).attribute("pads", [0, 0, 1, 0, 0, 2]).attribute("value", 0.5);
+        let y = pads.output();
+        let y = g.call("Clip", [y]).attribute("min", -1.0).output();
+        let [a, b] = g.call("Split", [y]).attribute("axis", 1).attribute("split", [1, 2]).outputs();
+        let a = g.call("ReduceSum", [a]).attribute("axes", [2]).attribute("keepdims", 0).output();
+        let a = g.node("Softmax", [a]);
+        for y in [a, b] {
+            g.output(y);
+        }
+        let before = g.build().unwrap();
+        let mut after = before.clone();
+        after.raise_opset(13).unwrap();
+        assert_eq!(after.opsets[""], 13);
+        let written = Model::from_bytes(after.to_bytes().unwrap().into(), &crate::NoExternalData);
+        let written = written.unwrap();
+        assert!(written.graph.nodes.iter().all(|node| node.version == 13));
+        assert_eq!(run(&before, &[2, 3, 6]), run(&written, &[2, 3, 6]));
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_named() {
+        let mut g = GraphBuilder::new("early").opset(11);
+        let x = g.input("x", F32, [2, 3, 6]);
+        let y = g.call("Softmax", [x]).named("all").attribute("axis", 1).output();
+        g.output(y);
+        let error = g.build().unwrap().raise_opset(13).unwrap_err().to_string();
+        assert!(error.contains("`all`") && error.contains("version 11"), "{error}");
+    }
+
+    #[test]
+    fn later_versions_stay() {
+        let mut g = GraphBuilder::new("late").opset(17);
+        let x = g.input("x", F32, [2]);
+        let y = g.node("Relu", [x]);
+        g.output(y);
+        let mut model = g.build().unwrap();
+        model.raise_opset(13).unwrap();
+        assert_eq!((model.opsets[""], model.graph.nodes[0].version), (17, 17));
+    }
 }

@@ -6,7 +6,6 @@ use polaris_onnx::ElementType::F32;
 use polaris_onnx::{
     Attribute, Graph, GraphBuilder, Model, NoExternalData, Tensor, Value, ValueId, interpret,
 };
-use polaris_optimize::calibration::Calibrator;
 use polaris_optimize::onnx::{
     Activations, Distortion, Float, Observer, QuantizeOptions, Quantized, Shift, Treatment,
 };
@@ -298,13 +297,13 @@ fn what_cannot_be_quantised_stays_and_says_why() {
     let shared = d.weight(&[6, 6]);
     let a = d.graph.node("MatMul", [x, shared]);
     let a = d.relu(a);
-    let b = d.graph.call("MatMul", [a, shared]).name("second").output();
+    let b = d.graph.call("MatMul", [a, shared]).named("second").output();
     let turned = d.graph.node("Transpose", [b]);
-    let c = d.graph.call("MatMul", [b, turned]).name("computed").output();
+    let c = d.graph.call("MatMul", [b, turned]).named("computed").output();
     let left = d.weight(&[4, 6]);
-    let e = d.graph.call("MatMul", [left, turned]).name("left").output();
+    let e = d.graph.call("MatMul", [left, turned]).named("left").output();
     let kept = d.weight(&[6, 3]);
-    let f = d.graph.call("MatMul", [b, kept]).name("kept.one").output();
+    let f = d.graph.call("MatMul", [b, kept]).named("kept.one").output();
     for (y, name) in [(c, "c"), (e, "e"), (f, "f"), (a, "a")] {
         d.graph.output_as(y, name);
     }
@@ -376,7 +375,7 @@ fn early_opsets_are_raised() {
     let mut d = Draft { graph: GraphBuilder::new("early").opset(9), random: SplitMix64::new(2) };
     let x = d.graph.input("image", F32, ["2", "3", "6", "6"]);
     let y = d.conv(x, &[4, 3, 3, 3], 0, 1);
-    let y = d.graph.call("Softmax", [y]).name("over all").attribute("axis", 1).output();
+    let y = d.graph.call("Softmax", [y]).named("over all").attribute("axis", 1).output();
     d.graph.output_as(y, "scores");
     let error = Float::new(d.graph.build().unwrap(), &[]).unwrap_err().to_string();
     assert!(error.contains("over all") && error.contains("13"), "{error}");
@@ -422,7 +421,7 @@ fn bad_activations_are_named() {
     let runtime = runtime();
     let model = single(
         |d, x| {
-            let y = d.graph.call("Relu", [x]).name("first").output();
+            let y = d.graph.call("Relu", [x]).named("first").output();
             d.graph.rename(y, "after first");
             let inputs = [y, d.weight(&[4, 3])];
             d.graph.node("MatMul", inputs)
