@@ -1,4 +1,4 @@
-//! Who makes and who needs each value of a graph, and what is known of it.
+//! Who needs each value of a graph, and what is known of it.
 
 use polaris_onnx::infer::{Fact, infer_graph};
 use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId};
@@ -6,7 +6,6 @@ use polaris_onnx::{Dim, ElementType, Graph, Node, Tensor, Type, Value, ValueId};
 /// A graph with an index of its values.
 pub struct Index<'g> {
     pub graph: &'g Graph,
-    makers: Vec<Option<usize>>,
     /// The nodes that need each value, once for each time they do.
     users: Vec<Vec<usize>>,
     is_output: Vec<bool>,
@@ -19,7 +18,6 @@ impl<'g> Index<'g> {
         let values = graph.values.len();
         let mut index = Self {
             graph,
-            makers: vec![None; values],
             users: vec![Vec::new(); values],
             is_output: vec![false; values],
             is_input: vec![false; values],
@@ -27,17 +25,11 @@ impl<'g> Index<'g> {
                 .unwrap_or_else(|_| vec![Fact::default(); values]),
         };
         for (at, node) in graph.nodes.iter().enumerate() {
-            node.outputs.iter().flatten().for_each(|id| index.makers[id.index()] = Some(at));
             node.needs().for_each(|id| index.users[id.index()].push(at));
         }
         graph.outputs.iter().for_each(|id| index.is_output[id.index()] = true);
         graph.inputs.iter().for_each(|id| index.is_input[id.index()] = true);
         index
-    }
-
-    /// The node that makes a value.
-    pub fn maker(&self, id: ValueId) -> Option<&'g Node> {
-        self.graph.nodes.get(self.makers[id.index()]?)
     }
 
     pub fn users(&self, id: ValueId) -> &[usize] {

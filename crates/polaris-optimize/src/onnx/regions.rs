@@ -3,7 +3,7 @@
 //! A layer of integers needs bytes and makes bytes. What only moves elements goes on with those it is given, so that bytes flow
 //! from layer to layer; sums of two branches and concatenations take part where that saves the way through floats.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use polaris_onnx::{Graph, Node, ValueId};
 
@@ -45,10 +45,12 @@ impl Regions {
         for linear in linears.iter().filter(|linear| linear.is_int8) {
             values.extend([linear.x, linear.last]);
         }
+        let sources = sources(&index);
         loop {
             let before = values.len();
-            for node in &graph.nodes {
-                spread(&index, node, &mut values);
+            // In both directions, so that what a long chain moves needs one round.
+            for at in (0..graph.nodes.len()).chain((0..graph.nodes.len()).rev()) {
+                spread(&index, &graph.nodes[at], &sources[at], &mut values);
             }
             if values.len() == before {
                 break;
@@ -57,8 +59,8 @@ impl Regions {
         let all = 0..graph.values.len() as u32;
         let mut regions =
             Self { values, scales: all.map(ValueId).collect(), moved: BTreeSet::new() };
-        for node in &graph.nodes {
-            regions.unite(&index, node);
+        for (node, sources) in graph.nodes.iter().zip(&sources) {
+            regions.unite(node, sources);
         }
         regions
     }
@@ -76,13 +78,12 @@ impl Regions {
         self.values.iter().copied().filter(|id| !self.moved.contains(id))
     }
 
-    fn unite(&mut self, index: &Index<'_>, node: &Node) {
+    fn unite(&mut self, node: &Node, sources: &[ValueId]) {
         let Some(result) = only_result(node).filter(|id| self.values.contains(id)) else { return };
-        let sources = moved_from(index, node);
         if sources.is_empty() || sources.iter().any(|id| !self.values.contains(id)) {
             return;
         }
-        for source in sources {
+        for &source in sources {
             let (from, to) = (self.scale_of(result), self.scale_of(source));
             self.scales[from.index()] = to;
         }
@@ -90,7 +91,39 @@ impl Regions {
     }
 }
 
-/// The values whose elements a node moves into its result; none, if it does something else.
+/// An activation function that bytes stand for by where they end, with its ends.
+type Cut<'g> = (&'g str, Vec<Option<f64>>);
+
+/// For each node the values whose elements it moves into its result; none, if it does something else.
+///
+/// With a range that reaches further than an activation function, bytes would not stand for it any more: so a concatenation is
+/// among them only if all of its operands are cut off in the same way.
+fn sources(index: &Index<'_>) -> Vec<Vec<ValueId>> {
+    let mut cuts: HashMap<ValueId, Cut<'_>> = HashMap::new();
+    let mut all = Vec::with_capacity(index.graph.nodes.len());
+    for node in &index.graph.nodes {
+        let mut sources = moved_from(index, node);
+        let same = sources.windows(2).all(|pair| cuts.get(&pair[0]) == cuts.get(&pair[1]));
+        if !same {
+            sources.clear();
+        }
+        let cut = match sources.first() {
+            Some(first) => cuts.get(first).cloned(),
+            None => is_one_of(node, FUSED).then(|| cut(index, node)),
+        };
+        if let (Some(result), Some(cut)) = (only_result(node), cut) {
+            cuts.insert(result, cut);
+        }
+        all.push(sources);
+    }
+    all
+}
+
+fn cut<'g>(index: &Index<'g>, node: &'g Node) -> Cut<'g> {
+    let end = |at: usize| index.constant(operand(node, at)?)?.to_f64().ok()?.first().copied();
+    (node.operator.as_str(), vec![end(1), end(2)])
+}
+
 fn moved_from(index: &Index<'_>, node: &Node) -> Vec<ValueId> {
     let is_moving = is_one_of(node, MOVING);
     if !is_moving && !is_one_of(node, &["Concat"]) || only_result(node).is_none() {
@@ -99,29 +132,12 @@ fn moved_from(index: &Index<'_>, node: &Node) -> Vec<ValueId> {
     let count = if is_moving { 1 } else { node.inputs.len() };
     let sources: Option<Vec<ValueId>> = (0..count).map(|at| operand(node, at)).collect();
     let fits = |id: &ValueId| index.is_computed(*id) && index.is_f32(*id);
-    let sources = sources.filter(|sources| sources.iter().all(fits)).unwrap_or_default();
-    let ends: Vec<_> = sources.iter().map(|&id| cut_off(index, id)).collect();
-    if ends.windows(2).all(|pair| pair[0] == pair[1]) { sources } else { Vec::new() }
-}
-
-/// The activation function that a value comes from, with its operands, if bytes stand for it by where they end. With a range
-/// that reaches further they would not: so values share one only if they are cut off in the same way.
-fn cut_off<'g>(index: &Index<'g>, mut id: ValueId) -> Option<(&'g str, Vec<Option<f64>>)> {
-    loop {
-        let node = index.maker(id)?;
-        if !is_one_of(node, MOVING) {
-            let end =
-                |at: usize| index.constant(operand(node, at)?)?.to_f64().ok()?.first().copied();
-            return is_one_of(node, FUSED).then(|| (node.operator.as_str(), vec![end(1), end(2)]));
-        }
-        id = operand(node, 0)?;
-    }
+    sources.filter(|sources| sources.iter().all(fits)).unwrap_or_default()
 }
 
 /// Adds what follows from one node.
-fn spread(index: &Index<'_>, node: &Node, values: &mut BTreeSet<ValueId>) {
-    let sources = moved_from(index, node);
-    if let (Some(result), [_, ..]) = (only_result(node), sources.as_slice()) {
+fn spread(index: &Index<'_>, node: &Node, sources: &[ValueId], values: &mut BTreeSet<ValueId>) {
+    if let (Some(result), [_, ..]) = (only_result(node), sources) {
         let count = sources.iter().filter(|id| values.contains(id)).count();
         // A concatenation takes part if all of its operands do, or its result and one of them.
         let is_wanted = values.contains(&result) && (count > 0 || sources.len() == 1);
