@@ -90,7 +90,9 @@ fn mistakes_are_explained_and_leave_nothing() {
     says("--data digits --percent 20", 3, "20 %");
     says("--data digits --exclude nothing", 3, "nothing");
     says("--data missing.npy", 3, "missing.npy");
-    says(&format!("--data {}", home.path("").display()), 3, "no samples");
+    let empty = home.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    says(&format!("--data {}", empty.display()), 3, "no samples");
     let rows = home.path("rows.npy");
     let array = |dims: &[usize], value: f32| {
         let count: usize = dims.iter().product();
@@ -104,6 +106,7 @@ fn mistakes_are_explained_and_leave_nothing() {
     says(&data, 3, "no samples");
     array(&[3, 64], 0.5);
     says(&data, 3, "`input` is 0.5 in all");
+    says(&data, 3, "--exclude");
     array(&[3, 64], f32::NAN);
     says(&data, 3, "`input` has a value that is not finite");
     let gguf = home.path("model.gguf");
