@@ -109,7 +109,7 @@ mod tests {
         assert_eq!((rows.code(), rows.dims()), ("i2", &[5, 3][..]));
         assert_eq!(rows.read(2, 2).unwrap(), bytes[12..24]);
         assert_eq!(rows.read(0, 5).unwrap(), bytes);
-        assert_eq!(rows.read(5, 0).unwrap(), []);
+        assert!(rows.read(5, 0).unwrap().is_empty());
         assert!(rows.read(4, 2).is_err() && rows.read(usize::MAX, 2).is_err());
         // Fortran's order is brought into C's.
         let mut file = npy_file("i2", &[5, 3], &bytes);

@@ -451,3 +451,112 @@ fn fit(
     let values = tensor.to_f64().map_err(|error| error.to_string())?;
     Tensor::from_f64(element, &shape, &values).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use polaris_data::npy_file;
+
+    use super::*;
+
+    fn f32s(dims: &[&str]) -> Type {
+        Type::tensor(ElementType::F32, dims)
+    }
+
+    fn open(path: &Path, dims: &[&str]) -> Result<Samples> {
+        Samples::open(path, &[("x", Some(&f32s(dims)))], None)
+    }
+
+    fn values(samples: &Samples, range: Range<usize>) -> (Vec<usize>, Vec<f64>) {
+        let (_, tensor) = samples.read(range).unwrap().swap_remove(0);
+        (tensor.shape().to_vec(), tensor.to_f64().unwrap())
+    }
+
+    #[test]
+    fn rows_become_what_the_input_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.npy");
+        let bytes: Vec<u8> = (0..5 * 4).collect();
+        std::fs::write(&path, npy_file("u1", &[5, 4], &bytes)).unwrap();
+        let samples = open(&path, &["n", "1", "2", "2"]).unwrap();
+        assert_eq!((samples.len(), samples.labels()), (5, None));
+        assert_eq!(values(&samples, 1..3), (vec![2, 1, 2, 2], (4..12).map(f64::from).collect()));
+        assert_eq!(samples.batches(1..9, 2), [1..3, 3..5]);
+        assert_eq!(samples.batches(0..5, 2), [0..2, 2..4, 4..5]);
+        // A fixed number of samples leaves out those behind the last whole batch.
+        let fixed = open(&path, &["2", "4"]).unwrap();
+        assert_eq!(fixed.batches(0..5, 16), [0..2, 2..4]);
+        for (dims, part) in [
+            (&["n", "5"][..], "do not fit"),
+            (&["8", "4"], "8 at a time"),
+            (&["n", "?", "2"], "do not fit"),
+        ] {
+            let error = open(&path, dims).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(matches!(
+            Samples::open(&path, &[("x", None)], None),
+            Err(Error::UndeclaredShape { .. })
+        ));
+        let two = [("x", Some(&f32s(&["n", "4"]))), ("y", Some(&f32s(&["n"])))]
+            .map(|(name, ty)| (name, ty));
+        let error = Samples::open(&path, &two, None).unwrap_err().to_string();
+        assert!(error.contains("x, y") && error.contains(".npz"), "{error}");
+    }
+
+    #[test]
+    fn tables_have_labels_in_their_last_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        std::fs::write(&path, "a,b,class\n1,2,7\n3,4,5\n").unwrap();
+        let samples = open(&path, &["n", "2"]).unwrap();
+        assert_eq!(samples.labels(), Some(&[7, 5][..]));
+        assert_eq!(values(&samples, 0..2), (vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]));
+        // Names are those of the model's classes.
+        std::fs::write(&path, "a,b,class\n1,2,dog\n3,4,cat\n").unwrap();
+        let classes = ["bird", "cat", "dog"].map(str::to_owned);
+        let ty = f32s(&["n", "2"]);
+        let samples = Samples::open(&path, &[("x", Some(&ty))], Some(&classes)).unwrap();
+        assert_eq!(samples.labels(), Some(&[2, 1][..]));
+    }
+
+    #[test]
+    fn digits_are_built_in() {
+        let samples = open(Path::new("digits"), &["n", "1", "8", "8"]).unwrap();
+        assert_eq!(
+            (samples.len(), samples.labels().map(|labels| labels[..4].to_vec())),
+            (1797, Some(vec![0, 1, 2, 3]))
+        );
+        assert!(
+            open(Path::new("nothing.xyz"), &["n", "4"]).unwrap_err().to_string().contains(".npz")
+        );
+    }
+
+    #[cfg(feature = "image")]
+    #[test]
+    fn folders_of_images_are_classes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (class, level) in [("dark", 0u8), ("light", 255)] {
+            std::fs::create_dir(folder.path().join(class)).unwrap();
+            for number in 0..2 {
+                let path = folder.path().join(class).join(format!("{number}.pgm"));
+                std::fs::write(path, [b"P5\n2 2\n255\n".as_slice(), &[level; 4]].concat()).unwrap();
+            }
+        }
+        let samples = open(folder.path(), &["n", "1", "4", "4"]).unwrap();
+        assert_eq!(samples.labels(), Some(&[0, 0, 1, 1][..]));
+        let (shape, read) = values(&samples, 1..3);
+        assert_eq!(shape, [2, 1, 4, 4]);
+        assert!(read[..16].iter().all(|&x| x == 0.0) && read[16..].iter().all(|&x| x == 1.0));
+        // As for the command `run`.
+        let coloured = open(folder.path(), &["n", "3", "4", "4"]).unwrap();
+        let (shape, read) = values(&coloured, 2..3);
+        assert_eq!(shape, [1, 3, 4, 4]);
+        assert!((read[0] - (1.0 - 0.485) / 0.229).abs() < 1e-6, "{read:?}");
+        let none = [("x", Some(&f32s(&["n", "1", "4", "4"])))].map(|(name, ty)| (name, ty));
+        let classes = ["cat".to_owned()];
+        let error = Samples::open(folder.path(), &none, Some(&classes)).unwrap_err().to_string();
+        assert!(error.contains("no class `dark`"), "{error}");
+        let plain = folder.path().join("dark");
+        assert_eq!(open(&plain, &["n", "1", "4", "4"]).unwrap().labels(), None);
+    }
+}

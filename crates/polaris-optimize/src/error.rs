@@ -20,7 +20,7 @@ pub enum Error {
     Onnx(polaris_onnx::Error),
     /// In running a model of ONNX.
     #[error(transparent)]
-    Graph(polaris_graph::Error),
+    Graph(Box<polaris_graph::Error>),
     /// A model of ONNX that has integers already.
     #[error(
         "the model is quantised already: node `{node}` is a {operator}; quantise the float model that it was made from"
@@ -254,7 +254,7 @@ impl From<polaris_graph::Error> for Error {
     fn from(error: polaris_graph::Error) -> Self {
         match error.kind() {
             ErrorKind::Cancelled => Self::Cancelled,
-            _ => Self::Graph(error),
+            _ => Self::Graph(Box::new(error)),
         }
     }
 }

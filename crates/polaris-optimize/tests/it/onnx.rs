@@ -162,7 +162,7 @@ fn every_layer_of_a_network_computes_with_integers() {
         let graph = session.graph();
         let linear = ["Conv", "Gemm", "MatMul", "Relu", "Clip", "Concat"]
             .map(|name| (name, count(graph, name)));
-        // Concatenations are of bytes, and the rest is part of the six convolutions and the product.
+        // One concatenation is of bytes, and the rest is part of the six convolutions and the product.
         let own =
             [("Conv", 0), ("Gemm", 0), ("MatMul", 0), ("Relu", 1), ("Clip", 0), ("Concat", 2)];
         assert_eq!(linear, own, "{graph}");
@@ -212,7 +212,8 @@ fn every_form_of_a_layer_keeps_its_results() {
         }
     };
     type Build = Box<dyn FnOnce(&mut Draft, ValueId) -> ValueId>;
-    let cases: Vec<(&str, Build, &[&str], &[usize], Treatment)> = vec![
+    type Case<'c> = (&'c str, Build, &'c [&'c str], &'c [usize], Treatment);
+    let cases: Vec<Case<'_>> = vec![
         ("Gemm", Box::new(product(false)), &["n", "9"], &[6, 9], Treatment::Int8),
         ("Gemm turned", Box::new(product(true)), &["n", "9"], &[6, 9], Treatment::Int8),
         (

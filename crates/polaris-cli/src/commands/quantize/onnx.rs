@@ -24,8 +24,11 @@ use crate::{exit, interrupt};
 /// Samples to calibrate with, where nobody says how many.
 const SAMPLES: usize = 512;
 
-/// Samples that run at a time: all of their activations are in memory.
+/// Samples that run at a time, at most.
 const BATCH: usize = 16;
+
+/// Elements of activations that are looked at at a time, about: they are in memory, in f32, a few times.
+const ELEMENTS: usize = 1 << 25;
 
 /// Samples by which errors of layers are measured.
 const MEASURED: usize = 64;
@@ -89,6 +92,8 @@ struct Work {
     options: Options,
     float: Float,
     settings: QuantizeOptions,
+    /// Samples that run at a time.
+    batch: usize,
 }
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
@@ -133,8 +138,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let session = Session::on_cpu(global)?;
     let run =
         Options { mode: Mode::Cpu, cancellation: Some(interrupt::token()), ..Options::default() };
-    let work = Work { session, options: run, float, settings };
-    let samples = open(&work.float, data)?;
+    let samples = open(&float, data)?;
+    let mut work = Work { session, options: run, float, settings, batch: BATCH };
+    work.batch = batch(&work, &samples)?;
     let wanted = own.samples.map_or(SAMPLES, |count| usize::try_from(count).unwrap_or(usize::MAX));
     let wanted = 0..wanted.min(samples.len());
     let histograms = calibrate(&work, &samples, wanted.clone(), data, own.histograms.as_deref())?;
@@ -142,7 +148,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         true => {
             let runtime = &work.session.runtime;
             let mut shift = Shift::new(&work.float, &work.settings, runtime, &work.options)?;
-            each(&samples, wanted.clone(), "correcting biases", |batch, _| Ok(shift.add(batch)?))?;
+            each(&samples, wanted.clone(), work.batch, "correcting biases", |batch, _| {
+                Ok(shift.add(batch)?)
+            })?;
             Some(shift.finish())
         }
         false => None,
@@ -163,7 +171,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     result.tensors = tensors(&made);
     result.seconds = begin.elapsed().as_secs_f64();
     if let Some(path) = &own.html {
-        let batch = samples.batches(0..samples.len(), BATCH).swap_remove(0);
+        let batch = samples.batches(0..samples.len(), work.batch).swap_remove(0);
         let models = [work.float.model(), &made.model];
         result.speed =
             Some(report::speed(&work.session, &work.options, models, &samples.read(batch)?)?);
@@ -216,16 +224,27 @@ fn open(float: &Float, data: &Path) -> anyhow::Result<Samples> {
     Ok(Samples::open(data, &inputs, classes.as_deref())?)
 }
 
+/// So many samples that what is looked at fits into memory several times.
+fn batch(work: &Work, samples: &Samples) -> anyhow::Result<usize> {
+    let Some(first) = samples.batches(0..1, 1).into_iter().next() else { return Ok(BATCH) };
+    let (runtime, float) = (&work.session.runtime, &work.float);
+    let observer = Observer::new(runtime, float.model(), &float.observed(), &work.options)?;
+    let tensors = observer.tensors(&samples.read(first)?)?;
+    let elements: usize = tensors.iter().map(|(_, tensor)| tensor.elements()).sum();
+    Ok((ELEMENTS / elements.max(1)).clamp(1, BATCH))
+}
+
 /// Does something with each batch of some samples, unless the user stops it.
 fn each(
     samples: &Samples,
     range: Range<usize>,
+    batch: usize,
     what: &str,
     mut work: impl FnMut(&[(String, polaris::onnx::Tensor)], &Range<usize>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bar = output::progress(range.len(), what);
     let begin = range.start;
-    for batch in samples.batches(range, BATCH) {
+    for batch in samples.batches(range, batch) {
         if interrupt::requested() {
             return Err(polaris::optimize::Error::Cancelled.into());
         }
@@ -260,7 +279,7 @@ fn calibrate(
     let observer =
         Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
     let mut saved = Instant::now();
-    let counted = each(samples, from..wanted.end, "calibrating", |batch, range| {
+    let counted = each(samples, from..wanted.end, work.batch, "calibrating", |batch, range| {
         observer.count(batch, &mut histograms)?;
         let source = Source { data: name.clone(), from: range.start, to: range.end };
         histograms.add_source(source);
@@ -292,7 +311,8 @@ fn measure(work: &Work, made: &Quantized, samples: &Samples) -> anyhow::Result<D
     let before = Observer::new(runtime, work.float.model(), &names, &work.options)?;
     let after = Observer::new(runtime, &made.model, &names, &work.options)?;
     let mut distortion = Distortion::default();
-    each(samples, 0..MEASURED.min(samples.len()), "measuring", |batch, _| {
+    let range = 0..MEASURED.min(samples.len());
+    each(samples, range, work.batch, "measuring", |batch, _| {
         Ok(distortion.add(&before.tensors(batch)?, &after.tensors(batch)?)?)
     })?;
     Ok(distortion)
