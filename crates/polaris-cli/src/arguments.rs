@@ -1,6 +1,7 @@
 //! The command line: one definition for parsing, help, completions and docs/cli.md.
 
 mod bench;
+mod compare;
 mod embed;
 mod imatrix;
 mod llm;
@@ -18,6 +19,7 @@ use polaris::runtime::cpu::MAX_THREADS;
 use polaris::{DeviceName, MemoryLimit};
 
 pub use bench::{BenchModes, Gemm, Memory};
+pub use compare::Compare;
 pub use embed::{Embed, FormatName};
 pub use imatrix::Imatrix;
 pub use llm::{
@@ -27,7 +29,7 @@ pub use llm::{
 pub use model::{
     BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, PrecisionName, Run,
 };
-pub use quantize::Quantize;
+pub use quantize::{ActivationName, CalibrationName, MethodName, Quantize};
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
@@ -259,17 +261,37 @@ pub enum Command {
   polaris perplexity model-q4.gguf wiki.txt --base model-f16.gguf --windows 20 --json")]
     Perplexity(Perplexity),
 
-    /// Make a language model smaller: quantise the matrices of a GGUF file
+    /// Make a model smaller: quantise the matrices of a GGUF file, or the layers of an ONNX file to int8
     ///
-    /// Scales are searched for; the error of each tensor is measured while it is written. The file appears whole or not at
-    /// all, and takes some megabytes of memory however large the model is. docs/quantization.md says which type is for what.
+    /// GGUF: scales are searched for; the error of each tensor is measured while it is written. It takes some megabytes of
+    /// memory however large the model is.
+    ///
+    /// ONNX: samples of `--data` run through the model, and histograms of its activations give their ranges. The file has
+    /// pairs of QuantizeLinear and DequantizeLinear, which Polaris and other engines run on integers. The signal-to-noise
+    /// ratio of each layer is measured.
+    ///
+    /// A file appears whole or not at all. docs/quantization.md says which type and which calibration is for what.
     #[command(after_help = "Examples:
   polaris quantize model-f16.gguf -o model-q4.gguf
   polaris quantize model-f16.gguf -o model-q6.gguf --type Q6_K --json
   polaris quantize model-f16.gguf -o model.gguf --type Q4_K_S --tensor attn_v=Q6_K --tensor output.=Q8_0
   polaris quantize model-f16.gguf --type Q3_K_M --dry-run
-  polaris quantize model-f16.gguf -o model-q4.gguf --imatrix model.imatrix.gguf")]
-    Quantize(Quantize),
+  polaris quantize model-f16.gguf -o model-q4.gguf --imatrix model.imatrix.gguf
+  polaris quantize model-f16.gguf -o model-4gb.gguf --size 4GB --calibrate text.txt --sensitivities model.sensitivities.json
+  polaris quantize classifier.onnx --data images -o classifier-int8.onnx
+  polaris quantize classifier.onnx --data images --calibration mse --method bias-correction -o int8.onnx --html int8.html")]
+    Quantize(Box<Quantize>),
+
+    /// Compare two ONNX models on the same samples: answers, sizes and speed
+    ///
+    /// Runs both models with the same inputs, batch by batch. For each output it prints the signal-to-noise ratio and the
+    /// largest difference; for outputs that look like scores of classes also how often both name the same class, the mean
+    /// KL divergence of the second model's distribution from the first's, and the accuracy if the samples have labels. The
+    /// times of a batch are measured in turns. For two GGUF files use `polaris perplexity B TEXT --base A`.
+    #[command(after_help = "Examples:
+  polaris compare classifier.onnx classifier-int8.onnx --data images
+  polaris compare a.onnx b.onnx --data validation.npz --batch 1 --json")]
+    Compare(Compare),
 
     /// Calibrate a language model: compute a text, and write how much each column of its matrices counts
     ///

@@ -43,11 +43,18 @@ pub fn runtime_error(error: &anyhow::Error) -> Option<&RuntimeError> {
             ) => Some(error),
             _ => None,
         };
+        let of_optimize = || match cause.downcast_ref::<polaris::optimize::Error>() {
+            Some(polaris::optimize::Error::Graph(error)) => match &**error {
+                polaris::graph::Error::Runtime(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        };
         let of_bench = || cause.downcast_ref::<polaris_bench::Error>()?.runtime();
         let of_tuner = || cause.downcast_ref::<polaris_tuner::Error>()?.runtime();
         let direct = cause.downcast_ref::<RuntimeError>();
         let of_models = direct.or_else(of_ops).or_else(of_graph).or_else(of_llm);
-        of_models.or_else(of_bench).or_else(of_tuner)
+        of_models.or_else(of_optimize).or_else(of_bench).or_else(of_tuner)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use polaris::graph::Error as GraphError;
 use polaris::models::Error as ModelError;
+use polaris::optimize::Error as OptimizeError;
 use polaris::runtime::Error as RuntimeError;
 use polaris_bench::Error as BenchError;
 use polaris_tuner::Error as TunerError;
@@ -32,10 +33,14 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         (.., Some(TunerError::Tune(polaris_tune::Error::TooFew { .. })), _) => {
             "`polaris tune gemm` measures more"
         }
-        _ if matches!(error.downcast_ref(), Some(polaris::optimize::Error::Quantised { .. })) => {
-            "`--requantize` allows it"
-        }
-        _ => return runtime_hint(error),
+        _ => match error.downcast_ref() {
+            Some(OptimizeError::Quantised { .. }) => "`--requantize` allows it",
+            Some(OptimizeError::ConstantActivation { .. }) => "`--exclude PART` leaves layers out",
+            Some(OptimizeError::OtherModel { .. } | OptimizeError::HistogramFile { .. }) => {
+                "name another file with `--histograms`"
+            }
+            _ => return runtime_hint(error),
+        },
     };
     Some(fixed.to_owned())
 }

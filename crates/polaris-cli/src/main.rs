@@ -68,6 +68,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         Command::Embed(options) => commands::embed::run(global, &options),
         Command::Chat(options) => commands::llm::chat::run(global, &options),
         Command::Perplexity(options) => commands::llm::perplexity::run(global, &options),
+        Command::Compare(options) => commands::compare::run(global, &options),
         Command::Quantize(options) => commands::quantize::run(global, &options),
         Command::Imatrix(options) => commands::imatrix::run(global, &options),
         Command::Tokenize(options) => commands::llm::tokenize::run(&global, &options),

@@ -55,6 +55,7 @@ mod npy;
 mod npy_header;
 mod npy_plain;
 mod npy_rows;
+mod npy_slices;
 mod random;
 #[cfg(feature = "text")]
 mod sentences;
@@ -81,6 +82,7 @@ pub use names::nearest as nearest_name;
 pub use npy::{NpyArray, read_npy, read_npz};
 pub use npy_plain::{PlainNpy, npy_file};
 pub use npy_rows::NpyRows;
+pub use npy_slices::NpySlices;
 pub use polaris_files::{AtomicFile, remove_unfinished, write_atomic};
 pub use random::Random;
 #[cfg(feature = "text")]

@@ -70,9 +70,7 @@ pub fn read_image(path: &Path, declared: Option<&Type>, name: &str) -> Result<Te
 
 /// Names of classes that the model brings along.
 pub fn labels_of(model: &Session) -> Option<Vec<String>> {
-    let (_, text) = model.model().metadata.iter().find(|(key, _)| key == "classes")?;
-    // As `polaris export` writes them; others have one a line.
-    Some(serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::to_owned).collect()))
+    crate::samples::classes(&model.model().metadata)
 }
 
 /// The five likeliest classes of the first example.

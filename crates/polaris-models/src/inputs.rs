@@ -141,7 +141,7 @@ const CODES: [(ElementType, &str); 12] = [
     (ElementType::Bool, "b1"),
 ];
 
-fn element(code: &str) -> Option<ElementType> {
+pub(crate) fn element(code: &str) -> Option<ElementType> {
     CODES.iter().find(|(_, other)| *other == code).map(|(element, _)| *element)
 }
 

@@ -1,8 +1,8 @@
 //! Imported models with their surroundings: files, tokenizers, batches and postprocessing.
 //!
 //! [`embed`] turns text into vectors with encoders of the BERT family, from ONNX or from safetensors; [`bert`]
-//! writes the graph of such an encoder from its weights. [`classify`] is for classifiers of images, and [`inputs`]
-//! makes tensors for any model.
+//! writes the graph of such an encoder from its weights. [`classify`] is for classifiers of images, [`inputs`]
+//! makes tensors for any model, and [`samples`] those of a data set.
 
 #![forbid(unsafe_code)]
 
@@ -14,5 +14,6 @@ pub mod classify;
 pub mod embed;
 mod error;
 pub mod inputs;
+pub mod samples;
 
 pub use error::{Error, Result};

@@ -48,6 +48,11 @@ impl Attributes {
         self.0.push((name.to_owned(), attribute));
     }
 
+    /// Removes a parameter, if it is there.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(other, _)| other != name);
+    }
+
     /// A parameter.
     pub fn get(&self, name: &str) -> Option<&Attribute> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, attribute)| attribute)

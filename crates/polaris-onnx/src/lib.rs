@@ -27,6 +27,7 @@ mod room;
 mod scan;
 mod tensor;
 mod ty;
+mod upgrade;
 mod validate;
 mod value;
 mod write;

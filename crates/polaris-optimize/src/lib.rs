@@ -29,10 +29,12 @@
 #![forbid(unsafe_code)]
 
 pub mod allocate;
+pub mod calibration;
 mod error;
 mod importance;
 pub mod integer;
 pub mod mixed;
+pub mod onnx;
 mod plan;
 mod recipe;
 pub mod sensitivity;

@@ -36,7 +36,7 @@ impl ModelChoice {
 }
 
 /// How a graph is prepared.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct PassChoice {
     /// Skip this graph pass, or `all` of them; may be repeated. docs/onnx.md lists them
     #[arg(long, value_name = "NAME")]
@@ -48,9 +48,10 @@ pub struct PassChoice {
 }
 
 /// How activations are multiplied with packed weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PrecisionName {
     /// As they are
+    #[default]
     Full,
     /// Rounded to 8 bits, in groups of 32 with a scale each; on CPUs that is faster
     Int8,

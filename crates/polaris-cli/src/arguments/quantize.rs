@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use polaris::gguf::TensorType;
 use polaris::optimize::{Override, Recipe};
 
 /// Options of `quantize`.
 #[derive(Debug, Args)]
 pub struct Quantize {
-    /// A GGUF file (any part of one that was split) in f32, f16 or bf16
+    /// A GGUF file (any part of one that was split) in f32, f16 or bf16, or an ONNX file
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
 
@@ -18,55 +18,161 @@ pub struct Quantize {
     #[arg(long, short = 'o', value_name = "FILE", required_unless_present = "dry_run")]
     pub out: Option<PathBuf>,
 
-    /// The mixture of formats, named as in llama.cpp
+    /// GGUF: the mixture of formats, named as in llama.cpp [default: Q4_K_M]
     #[arg(
         long,
         value_name = "NAME",
-        default_value = "Q4_K_M",
         ignore_case = true,
         value_parser = PossibleValuesParser::new(Recipe::ALL.map(Recipe::name)).map(|name| recipe(&name))
     )]
-    pub r#type: Recipe,
+    pub r#type: Option<Recipe>,
 
-    /// Give tensors with this in their names a type of their own, as in ffn_down=Q6_K; may be repeated, the last one that
+    /// GGUF: give tensors with this in their names a type of their own, as in ffn_down=Q6_K; may be repeated, the last one that
     /// fits counts
     #[arg(long, value_name = "PART=TYPE", value_parser = parse_override)]
     pub tensor: Vec<Override>,
 
-    /// Choose the format of each tensor so that all take at most this, as in 4GB, and the model loses least
+    /// GGUF: choose the format of each tensor so that all take at most this, as in 4GB, and the model loses least
     ///
     /// What a tensor loses is measured with the text of --calibrate: the divergence of the predictions if it alone has few
     /// bits. The size is that of all tensors; tensors of --tensor keep their types.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "calibrate", conflicts_with_all = ["type", "loss"])]
     pub size: Option<u64>,
 
-    /// Choose the format of each tensor so that the perplexity is predicted to rise by at most this, as in 0.5%, and the file
+    /// GGUF: choose the format of each tensor so that the perplexity is predicted to rise by at most this, as in 0.5%, and the file
     /// is smallest
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "calibrate", conflicts_with = "type")]
     pub loss: Option<f64>,
 
-    /// The text that --size and --loss measure with
+    /// GGUF: the text that --size and --loss measure with
     #[arg(long, value_name = "TEXT")]
     pub calibrate: Option<PathBuf>,
 
-    /// Windows of 256 tokens of the text that each measurement runs
+    /// GGUF: windows of 256 tokens of the text that each measurement runs
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub probe_windows: u32,
 
-    /// Keep measurements in this file: another budget needs no new ones, and what was stopped goes on
+    /// GGUF: keep measurements in this file: another budget needs no new ones, and what was stopped goes on
     #[arg(long, value_name = "FILE", requires = "calibrate")]
     pub sensitivities: Option<PathBuf>,
-    /// Let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
+
+    /// GGUF: let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
     #[arg(long, value_name = "FILE")]
     pub imatrix: Option<PathBuf>,
 
-    /// Accept tensors that are quantised already; they lose more than the printed error says
+    /// GGUF: accept tensors that are quantised already; they lose more than the printed error says
     #[arg(long)]
     pub requantize: bool,
 
     /// Print what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
+
+    #[command(flatten)]
+    pub calibration: Calibrate,
+}
+
+/// Options of `quantize` for ONNX models.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "ONNX models")]
+pub struct Calibrate {
+    /// Calibrate with these samples: a folder of images (or of one for each class), NPY, NPZ, CSV, IDX, or `digits`
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+
+    /// Calibrate with the first of them, so many [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub samples: Option<u64>,
+
+    /// Choose the ranges of activations in this way [default: percentile]
+    #[arg(long, value_name = "HOW")]
+    pub calibration: Option<CalibrationName>,
+
+    /// Keep this share of the values with `--calibration percentile`, in percent [default: 99.99]
+    #[arg(long, value_name = "P")]
+    pub percent: Option<f64>,
+
+    /// The type of activations [default: u8]
+    #[arg(long, value_name = "TYPE")]
+    pub activations: Option<ActivationName>,
+
+    /// Do this as well; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub method: Vec<MethodName>,
+
+    /// Leave layers as they are that have this in their names; may be repeated
+    #[arg(long, value_name = "PART")]
+    pub exclude: Vec<String>,
+
+    /// Add to the histograms in this file, and keep them there: to go on after Ctrl-C, or with other samples
+    #[arg(long, value_name = "FILE")]
+    pub histograms: Option<PathBuf>,
+
+    /// Write a self-contained HTML report, with the speed before and after
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// How ranges of activations are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CalibrationName {
+    /// From the smallest to the largest value
+    Minmax,
+    /// All but a few values, by `--percent`
+    Percentile,
+    /// The least divergence of the distribution (KL)
+    Entropy,
+    /// The least expected squared error
+    Mse,
+}
+
+/// The type of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationName {
+    /// Unsigned bytes with a zero point
+    U8,
+    /// Signed bytes, symmetric where there are negative values
+    I8,
+}
+
+/// What may be done besides rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MethodName {
+    /// Even out the channels of layers that follow one another
+    Equalize,
+    /// Take what rounded weights move results by out of the biases
+    BiasCorrection,
+    /// Search the range of each channel's weights for the least squared error
+    WeightSearch,
+}
+
+impl Quantize {
+    /// The options that were given and are for GGUF files.
+    pub fn of_gguf(&self) -> Vec<&'static str> {
+        let given = [
+            ("--type", self.r#type.is_some()),
+            ("--tensor", !self.tensor.is_empty()),
+            ("--requantize", self.requantize),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
+    /// The options that were given and are for ONNX files.
+    pub fn of_onnx(&self) -> Vec<&'static str> {
+        let own = &self.calibration;
+        let given = [
+            ("--data", own.data.is_some()),
+            ("--samples", own.samples.is_some()),
+            ("--calibration", own.calibration.is_some()),
+            ("--percent", own.percent.is_some()),
+            ("--activations", own.activations.is_some()),
+            ("--method", !own.method.is_empty()),
+            ("--exclude", !own.exclude.is_empty()),
+            ("--histograms", own.histograms.is_some()),
+            ("--html", own.html.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
 }
 
 /// The recipe of a name that clap has checked.

@@ -7,6 +7,7 @@ pub mod bench_modes;
 pub mod bench_select;
 pub mod cache;
 pub mod check;
+pub mod compare;
 pub mod completions;
 pub mod devices;
 pub mod embed;

@@ -12,6 +12,7 @@ mod llm;
 mod model;
 mod modes;
 mod quantize;
+mod quantize_onnx;
 mod quantized_training;
 mod rusticl;
 mod train;

@@ -70,11 +70,13 @@ fn whole(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Vec<Node>> {
     let y = quantised(view, node, operand(node, 0)?, view.element(result)?)?;
     let (_, mut before) = view.maker(y.integers).filter(|_| view.is_private(y.integers))?;
     only_result(before)?;
-    if is(before, "Relu") && y.is_single() && y.zero_is_lowest() {
-        // Negative numbers become the lowest byte with or without it.
+    if y.is_single() && is_cut_off(view, before, &y) {
         let id = operand(before, 0).filter(|&id| view.is_private(id))?;
         (_, before) = view.maker(id)?;
         only_result(before)?;
+    }
+    if is(before, "Concat") {
+        return joined(view, before, &y, result).map(|made| vec![made]);
     }
     let x = dequantised(view, operand(before, 0)?)?;
     if !before.domain.is_empty() || !x.is_single() || !y.is_single() {
@@ -103,12 +105,21 @@ fn whole(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Vec<Node>> {
 
 /// Operators that give back some of their operand's elements, and take bytes as well as numbers. The
 /// largest number is the largest byte.
-const MOVING: &[&str] = &["Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+const MOVING: &[&str] = &[
+    "DepthToSpace",
+    "Flatten",
+    "MaxPool",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+];
 
 /// Such an operator on bytes, if the same bytes stand for the same numbers before and after it.
 fn moved(node: &Node, x: &Quantised<'_>, y: &Quantised<'_>, result: ValueId) -> Option<Node> {
-    let zero = |part: &Quantised<'_>| part.zero.map_or(Some(0.0), first);
-    if x.element != y.element || x.scale != y.scale || zero(x)? != zero(y)? {
+    if !x.means_the_same(y) {
         return None;
     }
     let mut made = node.clone();
@@ -122,6 +133,43 @@ fn moved(node: &Node, x: &Quantised<'_>, y: &Quantised<'_>, result: ValueId) -> 
         made.version = made.version.max(12);
     }
     Some(made)
+}
+
+/// A concatenation of bytes, if they stand for the same numbers in all of its operands and after it.
+fn joined(view: &View<'_>, node: &Node, y: &Quantised<'_>, result: ValueId) -> Option<Node> {
+    let mut made = node.clone();
+    for input in &mut made.inputs {
+        let x = dequantised(view, (*input)?)?;
+        if !x.is_single() || !x.means_the_same(y) {
+            return None;
+        }
+        *input = Some(x.integers);
+    }
+    made.outputs = vec![Some(result)];
+    y.is_single().then_some(made)
+}
+
+/// Whether a node changes only what becomes the lowest or the highest byte with or without it.
+fn is_cut_off(view: &View<'_>, node: &Node, y: &Quantised<'_>) -> bool {
+    if is(node, "Relu") {
+        return y.zero_is_lowest();
+    }
+    // Before version 11 its ends are attributes.
+    if !is(node, "Clip") || node.version < 11 {
+        return false;
+    }
+    let (lowest, highest) = match y.element {
+        ElementType::U8 => (0.0, 255.0),
+        _ => (-128.0, 127.0),
+    };
+    let Some(zero) = y.zero_point() else { return false };
+    let byte = |end: f64| (end as f32 / y.scale[0] as f32).round_ties_even() + zero as f32;
+    let end = |index: usize| match operand(node, index) {
+        None => Some(None),
+        Some(id) => view.number(id).map(Some),
+    };
+    let (Some(low), Some(high)) = (end(1), end(2)) else { return false };
+    low.is_none_or(|low| byte(low) <= lowest) && high.is_none_or(|high| byte(high) >= highest)
 }
 
 /// What a linear operator of integers is made of.
@@ -254,9 +302,21 @@ impl Quantised<'_> {
         self.scale.len() == 1
     }
 
+    /// The byte that stands for zero, if it is one for all.
+    fn zero_point(&self) -> Option<f64> {
+        self.zero.map_or(Some(0.0), first)
+    }
+
+    /// Whether the same bytes stand for the same numbers.
+    fn means_the_same(&self, other: &Self) -> bool {
+        let zeros = self.zero_point().zip(other.zero_point());
+        let same = zeros.is_some_and(|(own, other)| own == other);
+        self.element == other.element && self.scale == other.scale && same
+    }
+
     /// Whether the lowest byte stands for zero.
     fn zero_is_lowest(&self) -> bool {
-        let zero = self.zero.map_or(Some(0.0), first);
+        let zero = self.zero_point();
         match self.element {
             ElementType::U8 => zero == Some(0.0),
             _ => zero == Some(-128.0),
@@ -313,7 +373,7 @@ fn bias(
 
 #[cfg(test)]
 mod tests {
-    use polaris_onnx::GraphBuilder;
+    use polaris_onnx::{Attribute, GraphBuilder};
 
     use super::super::testing::{and_dead, check_pass, check_unchanged, count};
     use super::*;
@@ -443,8 +503,12 @@ mod tests {
         let scale = draft.number(before.1);
         let zero = draft.constant(Tensor::scalar(before.0));
         let x = draft.node("DequantizeLinear", [x, scale, zero]);
-        let kernel = (operator == "MaxPool").then_some(("kernel_shape", [2, 2]));
-        let y = draft.node_with(operator, [x], kernel);
+        let attribute: Option<(&str, Attribute)> = match operator {
+            "MaxPool" => Some(("kernel_shape", [2, 2].into())),
+            "SpaceToDepth" => Some(("blocksize", 2.into())),
+            _ => None,
+        };
+        let y = draft.node_with(operator, [x], attribute);
         let scale = draft.number(after.1);
         let zero = draft.constant(Tensor::scalar(after.0));
         let y = draft.node("QuantizeLinear", [y, scale, zero]);
@@ -455,7 +519,7 @@ mod tests {
     #[test]
     fn what_moves_elements_moves_bytes() {
         let image = [("x", bytes(ElementType::U8, &[2, 2, 6, 6]))];
-        for operator in ["MaxPool", "Flatten", "Transpose"] {
+        for operator in ["MaxPool", "Flatten", "Transpose", "SpaceToDepth"] {
             let draft = moving(operator, (7, 0.1), (7, 0.1));
             let graph = check_pass(draft, and_dead(run), &image, 0.0);
             assert_eq!((graph.nodes.len(), count(&graph, operator)), (1, 1), "{graph}");
@@ -482,6 +546,58 @@ mod tests {
             let graph = check_pass(draft, and_dead(run), &image, 1.01 / 30.0);
             assert_eq!(count(&graph, "QLinearConv"), found, "{graph}");
             assert_eq!(count(&graph, "Relu"), 1 - found, "{graph}");
+        }
+    }
+
+    #[test]
+    fn a_clip_goes_where_bytes_end_before_it() {
+        let image = [("x", bytes(ElementType::U8, &[2, 2, 5, 5]))];
+        // Bytes reach from -6 to 45 in steps of 0.2.
+        for (low, high, found) in [
+            (Some(-6.0), Some(45.0), 1),
+            (Some(-6.5), None, 1),
+            (None, Some(45.5), 1),
+            (Some(-5.0), Some(45.0), 0),
+            (Some(-6.0), Some(44.0), 0),
+        ] {
+            let mut draft = GraphBuilder::new("test");
+            let x = draft.input("x", ElementType::U8, ["n", "2", "5", "5"]);
+            let (scale, zeros) = (draft.number(0.2), draft.constant(Tensor::scalar(60u8)));
+            let x = draft.node("DequantizeLinear", [x, scale, zeros]);
+            let w = draft.constant(bytes(ElementType::I8, &[3, 2, 3, 3]));
+            let of_w = draft.number(0.01);
+            let w = draft.node("DequantizeLinear", [w, of_w]);
+            let y = draft.node("Conv", [x, w]);
+            let mut end = |end: Option<f32>| end.map(|end| draft.number(end));
+            let ends = [end(low), end(high)];
+            let y = draft.node("Clip", [Some(y), ends[0], ends[1]]);
+            let zeros = draft.constant(Tensor::scalar(30u8));
+            let y = draft.node("QuantizeLinear", [y, scale, zeros]);
+            draft.output_as(y, "y");
+            let graph = check_pass(draft, and_dead(run), &image, 1.01 / 45.0);
+            assert_eq!(count(&graph, "QLinearConv"), found, "{low:?} {high:?} {graph}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_mean_the_same_are_joined() {
+        for (zero, found) in [(7u8, 1), (8, 0)] {
+            let mut draft = GraphBuilder::new("test");
+            let scale = draft.number(0.1);
+            let mut part = |name: &str, zero: u8| {
+                let x = draft.input(name, ElementType::U8, ["n", "2"]);
+                let zero = draft.constant(Tensor::scalar(zero));
+                draft.node("DequantizeLinear", [x, scale, zero])
+            };
+            let parts = [part("a", 7), part("b", zero)];
+            let y = draft.node_with("Concat", parts, [("axis", 1)]);
+            let zero = draft.constant(Tensor::scalar(7u8));
+            let y = draft.node("QuantizeLinear", [y, scale, zero]);
+            draft.output_as(y, "y");
+            let rows = bytes(ElementType::U8, &[3, 2]);
+            let given = [("a", rows.clone()), ("b", rows)];
+            let graph = check_pass(draft, and_dead(run), &given, 0.0);
+            assert_eq!(graph.nodes.len() == 1, found == 1, "{graph}");
         }
     }
 

@@ -1,7 +1,9 @@
 //! GGUF files that are quantised.
 
 mod by_importance;
+mod calibration;
 mod importance;
+mod onnx;
 #[path = "../../../polaris-llm/tests/it/tiny.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod tiny;

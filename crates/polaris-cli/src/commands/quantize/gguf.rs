@@ -1,17 +1,16 @@
-//! `polaris quantize`: makes a language model smaller.
-
-mod mixed;
+//! `polaris quantize` of a language model in GGUF.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use polaris::gguf::Gguf;
-use polaris::optimize::{Importance, Plan, PlanOptions, WrittenTensor};
+use polaris::optimize::{Importance, Plan, PlanOptions, Recipe, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
+use super::mixed::{self, Chosen};
 use crate::arguments::{Global, Quantize};
 use crate::output::{Table, print_line};
 use crate::session::Session;
@@ -62,16 +61,11 @@ struct Tensor<'a> {
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let json = global.json;
+    let recipe = options.r#type.unwrap_or(Recipe::Q4_K_M);
     let out = if options.dry_run { None } else { options.out.as_deref() };
-    if let Some(out) = out {
-        check_place(out, &options.model)?;
-    }
-    if options.model.is_dir() {
-        bail!("{} is a folder; convert it to GGUF first", options.model.display());
-    }
     let gguf = Gguf::open(&options.model, |path| MappedFile::open(path).map(|file| file.bytes()))?;
     let settings = PlanOptions {
-        recipe: options.r#type,
+        recipe,
         overrides: options.tensor.clone(),
         requantize: options.requantize,
         importance: options.imatrix.as_deref().map(Importance::read).transpose()?,
@@ -93,7 +87,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             mixture,
             model: &options.model,
             path: out,
-            r#type: if chosen.is_some() { "mixed" } else { options.r#type.name() },
+            r#type: if chosen.is_some() { "mixed" } else { recipe.name() },
             imatrix: options.imatrix.as_deref(),
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
@@ -120,18 +114,6 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// That a file can be written there without harm to the model.
-fn check_place(out: &Path, model: &Path) -> anyhow::Result<()> {
-    if out.is_dir() {
-        bail!("{} is a folder; name a file, as in -o model-q4.gguf", out.display());
-    }
-    let same = |path: &Path| std::fs::canonicalize(path).ok();
-    if out.exists() && same(out).is_some() && same(out) == same(model) {
-        bail!("{} is the model itself; name another file", out.display());
-    }
-    Ok(())
-}
-
 fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<WrittenTensor>> {
     let session = Session::on_cpu(global)?;
     let cpu = session.runtime.cpu().as_cpu().context("the CPU should be one")?;
@@ -148,7 +130,7 @@ fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<Writ
     Ok(written?)
 }
 
-fn describe_mixture(chosen: &mixed::Chosen, plan: &Plan<'_>) -> anyhow::Result<MixtureChosen> {
+fn describe_mixture(chosen: &Chosen, plan: &Plan<'_>) -> anyhow::Result<MixtureChosen> {
     let point = |(bytes, predicted_divergence)| Point { bytes, predicted_divergence };
     Ok(MixtureChosen {
         predicted_divergence: chosen.mixture.divergence,

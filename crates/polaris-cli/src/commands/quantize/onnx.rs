@@ -1,0 +1,410 @@
+//! `polaris quantize` of an ONNX model: int8 layers, calibrated with data.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use polaris::graph::{Mode, Options, open_model};
+use polaris::models::samples::Samples;
+use polaris::optimize::calibration::{Calibrator, Histograms, Source};
+use polaris::optimize::integer::Clip;
+use polaris::optimize::onnx::{
+    Activations, Distortion, Float, Layer, Observer, QuantizeOptions, Quantized, Shift, Treatment,
+};
+use serde::Serialize;
+
+use super::report::{self, Speed};
+use crate::arguments::{ActivationName, CalibrationName, Global, MethodName, Quantize};
+use crate::exit::Usage;
+use crate::output::{self, Table, print_line, say};
+use crate::session::Session;
+use crate::{exit, interrupt};
+
+/// Samples to calibrate with, where nobody says how many.
+const SAMPLES: usize = 512;
+
+/// Samples that run at a time, at most.
+const BATCH: usize = 16;
+
+/// Elements of activations that are looked at at a time, about: they are in memory, in f32, a few times.
+const ELEMENTS: usize = 1 << 25;
+
+/// Samples by which errors of layers are measured.
+const MEASURED: usize = 64;
+
+/// Layers and tensors that are named in the summary.
+const WORST: usize = 5;
+
+/// Histograms are saved about as often.
+const SAVED_EVERY: Duration = Duration::from_secs(30);
+
+/// What was done.
+#[derive(Serialize)]
+pub struct Result<'a> {
+    pub model: &'a Path,
+    path: Option<&'a Path>,
+    pub calibration: &'static str,
+    pub samples: usize,
+    pub bytes_before: usize,
+    pub bytes: Option<usize>,
+    seconds: f64,
+    /// Pairs of layers whose channels were evened out.
+    equalized: usize,
+    /// Of a batch, where there is a report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
+    pub layers: Vec<LayerResult>,
+    pub tensors: Vec<TensorResult>,
+}
+
+#[derive(Serialize)]
+pub struct LayerResult {
+    pub name: String,
+    pub operator: String,
+    pub r#type: &'static str,
+    pub reason: Option<String>,
+    pub weights: usize,
+    pub sqnr_db: Option<f64>,
+}
+
+#[derive(Serialize)]
+pub struct TensorResult {
+    pub name: String,
+    min: f32,
+    max: f32,
+    pub low: f64,
+    pub high: f64,
+    scale: f32,
+    zero_point: i32,
+}
+
+impl TensorResult {
+    /// The part of the values' range that has levels.
+    pub fn kept(&self) -> f64 {
+        (self.high - self.low) / f64::from(self.max.max(0.0) - self.min.min(0.0))
+    }
+}
+
+/// The float model and the machine that it runs on.
+struct Work {
+    session: Session,
+    options: Options,
+    float: Float,
+    settings: QuantizeOptions,
+    /// Samples that run at a time.
+    batch: usize,
+}
+
+pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
+    let json = global.json;
+    let begin = Instant::now();
+    let out = if options.dry_run { None } else { options.out.as_deref() };
+    let own = &options.calibration;
+    let settings = settings(options)?;
+    let opened = open_model(&options.model)?;
+    let bytes_before = opened.files.iter().map(|file| file.bytes().len()).sum();
+    let mut float = Float::new(opened.model, &own.exclude)?;
+    let equalized = match own.method.contains(&MethodName::Equalize) {
+        true => float.equalize()?,
+        false => 0,
+    };
+    let mut result = Result {
+        model: &options.model,
+        path: out,
+        calibration: settings.calibrator.name(),
+        samples: 0,
+        bytes_before,
+        bytes: None,
+        seconds: 0.0,
+        equalized,
+        speed: None,
+        layers: layers(float.layers(), &Distortion::default()),
+        tensors: Vec::new(),
+    };
+    let Some(out) = out else {
+        match json {
+            true => output::print_json("polaris.quantize.onnx/1", &result)?,
+            false => {
+                print_layers(&result)?;
+                print_line("nothing was written; leave out --dry-run to write it")?;
+            }
+        }
+        return Ok(exit::OK);
+    };
+    let data = own.data.as_deref().ok_or_else(|| {
+        Usage("an ONNX model is calibrated with samples; name them with --data".to_owned())
+    })?;
+    let session = Session::on_cpu(global)?;
+    let run =
+        Options { mode: Mode::Cpu, cancellation: Some(interrupt::token()), ..Options::default() };
+    let samples = open(&float, data)?;
+    let mut work = Work { session, options: run, float, settings, batch: BATCH };
+    work.batch = batch(&work, &samples)?;
+    let wanted = own.samples.map_or(SAMPLES, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let wanted = 0..wanted.min(samples.len());
+    let histograms = calibrate(&work, &samples, wanted.clone(), data, own.histograms.as_deref())?;
+    let shifts = match own.method.contains(&MethodName::BiasCorrection) {
+        true => {
+            let runtime = &work.session.runtime;
+            let mut shift = Shift::new(&work.float, &work.settings, runtime, &work.options)?;
+            each(&samples, wanted.clone(), work.batch, "correcting biases", |batch, _| {
+                Ok(shift.add(batch)?)
+            })?;
+            Some(shift.finish())
+        }
+        false => None,
+    };
+    let made = work.float.quantize(&histograms, &work.settings, shifts.as_ref())?;
+    let distortion = measure(&work, &made, &samples)?;
+    if interrupt::requested() {
+        return Err(polaris::optimize::Error::Cancelled.into());
+    }
+    let bytes = made.model.to_bytes()?;
+    polaris::files::write_atomic(out, &bytes).map_err(|error| {
+        let advice = polaris::files::write_advice(&error);
+        anyhow::Error::new(error).context(format!("cannot write {}{advice}", out.display()))
+    })?;
+    result.samples = histograms.sources.iter().map(|source| source.to - source.from).sum();
+    result.bytes = Some(bytes.len());
+    result.layers = layers(&made.layers, &distortion);
+    result.tensors = tensors(&made);
+    result.seconds = begin.elapsed().as_secs_f64();
+    if let Some(path) = &own.html {
+        let batch = samples.batches(0..samples.len(), work.batch).swap_remove(0);
+        let models = [work.float.model(), &made.model];
+        result.speed =
+            Some(report::speed(&work.session, &work.options, models, &samples.read(batch)?)?);
+        report::write(path, &result, &histograms)?;
+    }
+    match json {
+        true => output::print_json("polaris.quantize.onnx/1", &result)?,
+        false => print(&result, out)?,
+    }
+    Ok(exit::OK)
+}
+
+fn settings(options: &Quantize) -> anyhow::Result<QuantizeOptions> {
+    let own = &options.calibration;
+    let calibration = own.calibration.unwrap_or(CalibrationName::Percentile);
+    if own.percent.is_some() && calibration != CalibrationName::Percentile {
+        let why = "--percent is for --calibration percentile; leave one of them out";
+        return Err(Usage(why.to_owned()).into());
+    }
+    let calibrator = match calibration {
+        CalibrationName::Minmax => Calibrator::MinMax,
+        CalibrationName::Percentile => {
+            Calibrator::Percentile(own.percent.unwrap_or(Calibrator::USUAL_PERCENT))
+        }
+        CalibrationName::Entropy => Calibrator::Entropy,
+        CalibrationName::Mse => Calibrator::Mse,
+    };
+    calibrator.check()?;
+    Ok(QuantizeOptions {
+        calibrator,
+        activations: match own.activations {
+            Some(ActivationName::I8) => Activations::I8,
+            _ => Activations::U8,
+        },
+        weights: match own.method.contains(&MethodName::WeightSearch) {
+            true => Clip::Search,
+            false => Clip::Extremes,
+        },
+    })
+}
+
+/// The samples for the inputs of a model.
+fn open(float: &Float, data: &Path) -> anyhow::Result<Samples> {
+    let model = float.model();
+    let value = |id| model.graph.value(id);
+    let inputs = model.graph.required_inputs();
+    let inputs: Vec<_> =
+        inputs.map(|id| (value(id).name.as_str(), value(id).ty.as_ref())).collect();
+    let classes = polaris::models::samples::classes(&model.metadata);
+    Ok(Samples::open(data, &inputs, classes.as_deref())?)
+}
+
+/// So many samples that what is looked at fits into memory several times.
+fn batch(work: &Work, samples: &Samples) -> anyhow::Result<usize> {
+    let Some(first) = samples.batches(0..1, 1).into_iter().next() else { return Ok(BATCH) };
+    let (runtime, float) = (&work.session.runtime, &work.float);
+    let observer = Observer::new(runtime, float.model(), &float.observed(), &work.options)?;
+    let tensors = observer.tensors(&samples.read(first)?)?;
+    let elements: usize = tensors.iter().map(|(_, tensor)| tensor.elements()).sum();
+    Ok((ELEMENTS / elements.max(1)).clamp(1, BATCH))
+}
+
+/// Does something with each batch of some samples, unless the user stops it.
+fn each(
+    samples: &Samples,
+    range: Range<usize>,
+    batch: usize,
+    what: &str,
+    mut work: impl FnMut(&[(String, polaris::onnx::Tensor)], &Range<usize>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let bar = output::progress(range.len(), what);
+    let begin = range.start;
+    for batch in samples.batches(range, batch) {
+        if interrupt::requested() {
+            return Err(polaris::optimize::Error::Cancelled.into());
+        }
+        work(&samples.read(batch.clone())?, &batch)?;
+        bar.set_position((batch.end - begin) as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The histograms of the samples, with those of a file that are there already. They are saved as far as they got, too.
+fn calibrate(
+    work: &Work,
+    samples: &Samples,
+    wanted: Range<usize>,
+    data: &Path,
+    file: Option<&Path>,
+) -> anyhow::Result<Histograms> {
+    let name = std::fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
+    let name = name.display().to_string();
+    let mut histograms = work.float.histograms(2048);
+    if let Some(path) = file.filter(|path| path.exists()) {
+        let earlier = Histograms::load(path)?;
+        histograms.merge(&earlier).with_context(|| format!("{}", path.display()))?;
+        let counted = histograms.counted(&name).min(wanted.end);
+        if counted > 0 {
+            say!("note: {} samples of {name} are counted in {} already", counted, path.display());
+        }
+    }
+    let from = histograms.counted(&name).clamp(wanted.start, wanted.end);
+    let runtime = &work.session.runtime;
+    let observer =
+        Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
+    let mut saved = Instant::now();
+    let counted = each(samples, from..wanted.end, work.batch, "calibrating", |batch, range| {
+        observer.count(batch, &mut histograms)?;
+        let source = Source { data: name.clone(), from: range.start, to: range.end };
+        histograms.add_source(source);
+        if let Some(path) = file.filter(|_| saved.elapsed() > SAVED_EVERY) {
+            histograms.save(path)?;
+            saved = Instant::now();
+        }
+        Ok(())
+    });
+    // A batch of which a part was counted is no part of the file.
+    let is_whole = counted.is_ok() || interrupt::requested();
+    if let Some(path) = file.filter(|_| is_whole) {
+        histograms.save(path)?;
+        if counted.is_err() {
+            let done = histograms.counted(&name);
+            say!(
+                "note: {done} samples are counted in {}; the same command goes on",
+                path.display()
+            );
+        }
+    }
+    counted.map(|()| histograms)
+}
+
+/// What the layers' results differ by between both models.
+fn measure(work: &Work, made: &Quantized, samples: &Samples) -> anyhow::Result<Distortion> {
+    let names: Vec<&str> = made.layers.iter().map(|layer| layer.result.as_str()).collect();
+    let runtime = &work.session.runtime;
+    let before = Observer::new(runtime, work.float.model(), &names, &work.options)?;
+    let after = Observer::new(runtime, &made.model, &names, &work.options)?;
+    let mut distortion = Distortion::default();
+    let range = 0..MEASURED.min(samples.len());
+    each(samples, range, work.batch, "measuring", |batch, _| {
+        Ok(distortion.add(&before.tensors(batch)?, &after.tensors(batch)?)?)
+    })?;
+    Ok(distortion)
+}
+
+fn layers(layers: &[Layer], distortion: &Distortion) -> Vec<LayerResult> {
+    let result = |layer: &Layer| {
+        let (ty, reason) = match &layer.treatment {
+            Treatment::Int8 => ("int8", None),
+            Treatment::Weight(why) => ("int8 weight", Some(why.clone())),
+            Treatment::Float(why) => ("float", Some(why.clone())),
+        };
+        let noise = distortion.tensors.get(&layer.result);
+        LayerResult {
+            name: layer.name.clone(),
+            operator: layer.operator.clone(),
+            r#type: ty,
+            reason,
+            weights: layer.weights,
+            sqnr_db: noise.map(|noise| noise.decibels()).filter(|ratio| ratio.is_finite()),
+        }
+    };
+    layers.iter().map(result).collect()
+}
+
+fn tensors(made: &Quantized) -> Vec<TensorResult> {
+    let result = |tensor: &polaris::optimize::onnx::QuantizedTensor| TensorResult {
+        name: tensor.name.clone(),
+        min: tensor.seen.0,
+        max: tensor.seen.1,
+        low: tensor.range.0,
+        high: tensor.range.1,
+        scale: tensor.scale,
+        zero_point: tensor.zero,
+    };
+    made.tensors.iter().map(result).collect()
+}
+
+fn print_layers(result: &Result<'_>) -> anyhow::Result<()> {
+    let int8 = result.layers.iter().filter(|layer| layer.r#type == "int8").count();
+    print_line(&format!("{int8} of {} convolutions and products are int8", result.layers.len()))?;
+    for layer in &result.layers {
+        if let Some(reason) = &layer.reason {
+            let LayerResult { name, operator, r#type, .. } = layer;
+            let name = polaris::printable(name);
+            print_line(&format!("  {name} ({operator}): {}, {reason}", r#type))?;
+        }
+    }
+    Ok(())
+}
+
+fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
+    print_layers(result)?;
+    if result.equalized > 0 {
+        print_line(&format!("{} pairs of layers share evened out channels", result.equalized))?;
+    }
+    let mut worst: Vec<&LayerResult> =
+        result.layers.iter().filter(|layer| layer.sqnr_db.is_some()).collect();
+    worst.sort_by(|a, b| a.sqnr_db.unwrap_or(0.0).total_cmp(&b.sqnr_db.unwrap_or(0.0)));
+    print_line("lowest signal-to-noise ratios:")?;
+    let mut table = Table::new(&["layer", "operator", "type", ">SQNR"]);
+    for layer in worst.into_iter().take(WORST) {
+        table.row(vec![
+            layer.name.clone(),
+            layer.operator.clone(),
+            layer.r#type.to_owned(),
+            layer.sqnr_db.map_or(String::new(), |ratio| format!("{ratio:.1} dB")),
+        ]);
+    }
+    table.print()?;
+    let mut clipped: Vec<&TensorResult> =
+        result.tensors.iter().filter(|tensor| tensor.kept() < 0.999).collect();
+    clipped.sort_by(|a, b| a.kept().total_cmp(&b.kept()));
+    if !clipped.is_empty() {
+        print_line(&format!("narrowest ranges by {}:", result.calibration))?;
+        let mut table = Table::new(&["tensor", ">values", ">range", ">kept"]);
+        for tensor in clipped.into_iter().take(WORST) {
+            table.row(vec![
+                tensor.name.clone(),
+                format!("{:.3} to {:.3}", tensor.min, tensor.max),
+                format!("{:.3} to {:.3}", tensor.low, tensor.high),
+                format!("{:.0} %", 100.0 * tensor.kept()),
+            ]);
+        }
+        table.print()?;
+    }
+    let megabytes = |bytes: usize| format!("{:.2} MB", bytes as f64 / 1e6);
+    let (before, after) = (result.bytes_before, result.bytes.unwrap_or(0));
+    let share = 100.0 * after as f64 / before.max(1) as f64;
+    print_line(&format!("{} -> {} ({share:.0} %)", megabytes(before), megabytes(after)))?;
+    let (shown, seconds) = (out.display(), result.seconds);
+    print_line(&format!("wrote {shown} in {seconds:.1} s, with {} samples", result.samples))?;
+    let model = result.model.display();
+    print_line(&format!("  what it costs: polaris compare {model} {shown} --data DATA"))
+}

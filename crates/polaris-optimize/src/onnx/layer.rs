@@ -1,0 +1,224 @@
+//! The layers of a model that may be quantised, and why others are not.
+
+use polaris_onnx::{ElementType, Graph, Tensor, ValueId};
+
+use super::graph::{Index, is_one_of, only_result, operand};
+
+/// What becomes of a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Treatment {
+    /// It computes with integers.
+    Int8,
+    /// Its weight is stored in bytes; it computes with floats.
+    Weight(String),
+    /// It stays as it is.
+    Float(String),
+}
+
+/// A convolution or a product.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// Its name in the model.
+    pub name: String,
+    /// Its operator.
+    pub operator: String,
+    /// What becomes of it.
+    pub treatment: Treatment,
+    /// The elements of its weight, if that is constant.
+    pub weights: usize,
+    /// The result whose error tells what it costs: that after its activation function, if it has one.
+    pub result: String,
+}
+
+/// A layer with a constant weight, as it lies in the graph.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    /// Its place among the nodes.
+    pub node: usize,
+    pub x: ValueId,
+    pub weight: ValueId,
+    pub form: Form,
+    /// What its sums are multiplied by before the bias is added.
+    pub alpha: f64,
+    /// One for each channel.
+    pub bias: Option<Vec<f64>>,
+    pub y: ValueId,
+    /// Its result after an activation function that is one with it: y, if there is none.
+    pub last: ValueId,
+    /// Whether all of it is quantised, and not its weight alone.
+    pub is_int8: bool,
+    /// Whether it may have a bias: products of more than two axes have none.
+    pub takes_bias: bool,
+}
+
+/// How the channels of results lie in a weight: `outer` times, `channels` with `inner` elements each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Form {
+    pub axis: usize,
+    pub outer: usize,
+    pub channels: usize,
+    pub inner: usize,
+}
+
+impl Form {
+    fn new(shape: &[usize], axis: usize) -> Self {
+        let outer = shape[..axis].iter().product();
+        let inner = shape[axis + 1..].iter().product();
+        Self { axis, outer, channels: shape[axis], inner }
+    }
+
+    /// Elements with the channels first, from those of a weight.
+    pub fn rows<T: Copy>(self, weight: &[T]) -> Vec<T> {
+        let at = |channel: usize, outer: usize| (outer * self.channels + channel) * self.inner;
+        let mut rows = Vec::with_capacity(weight.len());
+        for channel in 0..self.channels {
+            for outer in 0..self.outer {
+                rows.extend_from_slice(&weight[at(channel, outer)..][..self.inner]);
+            }
+        }
+        rows
+    }
+
+    /// The inverse of [`rows`](Self::rows).
+    pub fn weight<T: Copy>(self, rows: &[T]) -> Vec<T> {
+        let at = |channel: usize, outer: usize| (channel * self.outer + outer) * self.inner;
+        let mut weight = Vec::with_capacity(rows.len());
+        for outer in 0..self.outer {
+            for channel in 0..self.channels {
+                weight.extend_from_slice(&rows[at(channel, outer)..][..self.inner]);
+            }
+        }
+        weight
+    }
+
+    /// Elements of a row.
+    pub fn columns(self) -> usize {
+        self.outer * self.inner
+    }
+}
+
+const LINEAR: &[&str] = &["Conv", "ConvTranspose", "Gemm", "MatMul"];
+
+/// Activation functions that are one with the layer before them: bytes cut off what they cut off.
+pub const FUSED: &[&str] = &["Clip", "Relu"];
+
+/// The layers of a graph, with those among them that are quantised; `exclude` are parts of names that stay.
+pub fn find(graph: &Graph, exclude: &[String]) -> (Vec<Layer>, Vec<Linear>) {
+    let index = Index::new(graph);
+    let (mut layers, mut linears) = (Vec::new(), Vec::new());
+    for (at, node) in graph.nodes.iter().enumerate().filter(|(_, node)| is_one_of(node, LINEAR)) {
+        let found = match exclude.iter().find(|part| node.path.contains(part.as_str())) {
+            Some(_) => Err("it was excluded".to_owned()),
+            None => linear(&index, at),
+        };
+        let weight = operand(node, 1).and_then(|id| index.constant(id));
+        let mut result = only_result(node);
+        let treatment = match found {
+            Err(why) => Treatment::Float(why),
+            Ok((linear, why)) => {
+                result = Some(linear.last);
+                linears.push(linear);
+                why.map_or(Treatment::Int8, Treatment::Weight)
+            }
+        };
+        layers.push(Layer {
+            name: node.path.clone(),
+            operator: node.operator.clone(),
+            treatment,
+            weights: weight.map_or(0, Tensor::elements),
+            result: result.map_or(String::new(), |id| graph.value(id).name.clone()),
+        });
+    }
+    (layers, linears)
+}
+
+/// A layer, and why its weight alone is quantised, if so; otherwise why nothing is.
+fn linear(index: &Index<'_>, at: usize) -> Result<(Linear, Option<String>), String> {
+    let node = &index.graph.nodes[at];
+    let why = |text: &str| text.to_owned();
+    let (Some(x), Some(weight), Some(y)) = (operand(node, 0), operand(node, 1), only_result(node))
+    else {
+        return Err(why("it lacks operands"));
+    };
+    let Some(tensor) = index.constant(weight) else {
+        return Err(match index.constant(x) {
+            Some(_) => why("its constant is the left factor"),
+            None => why("its weight is computed"),
+        });
+    };
+    if tensor.element() != ElementType::F32 {
+        return Err(format!("its weight is {}, not f32", tensor.element()));
+    }
+    if !index.is_f32(y) {
+        return Err(why("the type of its result is not known"));
+    }
+    if !index.is_computed(x) {
+        return Err(why("all of it is constant"));
+    }
+    let (shape, attributes) = (tensor.shape(), &node.attributes);
+    if tensor.elements() == 0 {
+        return Err(why("its weight is empty"));
+    }
+    let flag = |name: &str| attributes.flag(name, false).unwrap_or(false);
+    let factor = |name: &str| f64::from(attributes.float_or(name, 1.0).unwrap_or(1.0));
+    let groups = attributes.int_or("group", 1).unwrap_or(1);
+    let product = match node.operator.as_str() {
+        "Gemm" | "MatMul" if shape.len() != 2 => {
+            return Err(format!("its weight has {} axes", shape.len()));
+        }
+        "Gemm" if flag("transA") => return Err(why("its left factor is transposed")),
+        _ => matches!(node.operator.as_str(), "Gemm" | "MatMul"),
+    };
+    let least = if product { 2 } else { 3 };
+    if shape.len() < least {
+        return Err(format!("its weight has {} axes", shape.len()));
+    }
+    let axis = match node.operator.as_str() {
+        "Conv" => 0,
+        "Gemm" if flag("transB") => 0,
+        _ => 1,
+    };
+    let form = Form::new(shape, axis);
+    let is_gemm = node.operator == "Gemm";
+    let (alpha, beta) = if is_gemm { (factor("alpha"), factor("beta")) } else { (1.0, 1.0) };
+    let is_transposed = node.operator == "ConvTranspose";
+    let channels =
+        if is_transposed { form.channels * groups.max(1) as usize } else { form.channels };
+    let bias = match operand(node, 2) {
+        None => None,
+        Some(id) => {
+            let Some(tensor) = index.constant(id) else { return Err(why("its bias is computed")) };
+            let bias = row(tensor, channels).ok_or_else(|| why("its bias has rows"))?;
+            Some(bias.into_iter().map(|value| value * beta).collect())
+        }
+    };
+    let mut last = y;
+    if let Some(user) = index.sole_user(y).map(|at| &index.graph.nodes[at])
+        && is_one_of(user, FUSED)
+        && operand(user, 0) == Some(y)
+    {
+        last = only_result(user).unwrap_or(y);
+    }
+    let weight_alone = if is_transposed {
+        Some(why("no engine has transposed convolutions of integers"))
+    } else if !product && shape.len() > 4 {
+        Some(why("integers are for one or two spatial axes"))
+    } else {
+        None
+    };
+    let is_int8 = weight_alone.is_none();
+    let takes_bias = node.operator != "MatMul" || index.dims(x).is_some_and(|dims| dims.len() == 2);
+    let linear = Linear { node: at, x, weight, form, alpha, bias, y, last, is_int8, takes_bias };
+    Ok((linear, weight_alone))
+}
+
+/// A bias with a number for each channel, from one that is spread over rows.
+fn row(tensor: &Tensor, channels: usize) -> Option<Vec<f64>> {
+    let one_row = tensor.shape().last().is_none_or(|&last| last == tensor.elements());
+    let numbers = tensor.to_f64().ok().filter(|_| one_row)?;
+    match numbers.as_slice() {
+        [only] => Some(vec![*only; channels]),
+        list if list.len() == channels => Some(numbers),
+        _ => None,
+    }
+}

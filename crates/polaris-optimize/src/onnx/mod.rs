@@ -1,0 +1,28 @@
+//! Models of ONNX with int8 layers, after training: from a float model and histograms of its activations to one with
+//! QuantizeLinear and DequantizeLinear around its layers, which engines run on integers.
+//!
+//! [`Float`] is the model as it is quantised: normalisations are folded, layers are found ([`Layer`]), and it says which
+//! tensors need ranges. An [`Observer`] runs it on data and counts what they hold. [`Float::quantize`] writes the model;
+//! [`Distortion`] measures what it costs, layer by layer. Before, [`equalize`](Float::equalize) may even out the channels of
+//! layers that follow one another; after it, [`Shift`] finds the means by which rounded weights move results, and
+//! `quantize` takes them out of the biases.
+
+mod compare;
+mod distortion;
+mod equalize;
+mod graph;
+mod layer;
+mod prepare;
+mod ranges;
+mod regions;
+mod rewrite;
+mod run;
+mod shift;
+
+pub use compare::{Classes, Comparison, Output};
+pub use distortion::{Distortion, Noise};
+pub use layer::{Layer, Treatment};
+pub use prepare::Float;
+pub use rewrite::{Activations, QuantizeOptions, Quantized, QuantizedTensor};
+pub use run::{Batch, Observer};
+pub use shift::{Shift, Shifts};
