@@ -1,5 +1,7 @@
 //! The errors of this crate.
 
+use std::path::PathBuf;
+
 use polaris_core::ErrorKind;
 use polaris_gguf::TensorType;
 
@@ -80,6 +82,56 @@ pub enum Error {
         /// Where it is.
         at: usize,
     },
+    /// Inputs of another length than the columns that they are for.
+    #[error("{found} columns were given; there are {expected}")]
+    Columns {
+        /// How many were given.
+        found: usize,
+        /// How many there are.
+        expected: usize,
+    },
+    /// A damping that is no part of the diagonal.
+    #[error("a damping of {damping}; it is a part of the diagonal, 0 to 1")]
+    Damping {
+        /// What was asked for.
+        damping: f64,
+    },
+    /// An exponent that makes no norm.
+    #[error("a norm with exponent {norm}; exponents are above 0, at most 2")]
+    Norm {
+        /// What was asked for.
+        norm: f64,
+    },
+    /// Sums of inputs that cannot be: squares are not negative.
+    #[error(
+        "the Hessian is not positive definite at column {column}, even with {damping} times the mean of its diagonal added to \
+         it; it is damaged, or sums of its inputs are beyond f32"
+    )]
+    NotPositive {
+        /// The column.
+        column: usize,
+        /// What was added to the diagonal, as a part of its mean.
+        damping: f64,
+    },
+    /// A file that is not what was written.
+    #[error("{}: {what}; remove it, so that it is made again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file that could not be read or written.
+    #[error("{}: {source}{}", path.display(), polaris_files::write_advice(source))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// In an operation.
+    #[error(transparent)]
+    Ops(#[from] polaris_ops::Error),
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -90,10 +142,16 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Gguf(error) => error.kind(),
+            Self::Ops(error) => error.kind(),
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::NotPositive { .. } | Self::Damaged { .. } => ErrorKind::InvalidData,
             Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }
             | Self::EmptyGroup
+            | Self::Columns { .. }
+            | Self::Damping { .. }
+            | Self::Norm { .. }
             | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
             Self::NotFinite { .. }

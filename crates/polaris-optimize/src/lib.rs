@@ -29,7 +29,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod feedback;
+pub mod hessian;
 pub mod integer;
+mod parallel;
 mod plan;
 mod recipe;
 mod write;

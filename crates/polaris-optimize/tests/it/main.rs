@@ -1,5 +1,9 @@
 //! GGUF files that are quantised.
 
+mod drawn;
+mod gptq;
+mod hessian;
+
 use std::path::Path;
 
 use bytes::Bytes;
