@@ -102,6 +102,22 @@ pub enum Error {
         /// What was asked for.
         norm: f64,
     },
+    /// Blocks that a rotation cannot have.
+    #[error(
+        "blocks of {block} in rows of {columns}; a rotation needs blocks of a power of two that fill rows"
+    )]
+    Rotation {
+        /// Elements of a block.
+        block: usize,
+        /// Elements of a row.
+        columns: usize,
+    },
+    /// A strength that is no part.
+    #[error("a strength of {strength}; 0 leaves activations as they are, 1 evens them out")]
+    Strength {
+        /// What was asked for.
+        strength: f32,
+    },
     /// Sums of inputs that cannot be: squares are not negative.
     #[error(
         "the Hessian is not positive definite at column {column}, even with {damping} times the mean of its diagonal added to \
@@ -152,6 +168,8 @@ impl Error {
             | Self::Columns { .. }
             | Self::Damping { .. }
             | Self::Norm { .. }
+            | Self::Rotation { .. }
+            | Self::Strength { .. }
             | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
             Self::NotFinite { .. }

@@ -119,8 +119,7 @@ fn strip<T: Send>(
         if start > 0 {
             let known = errors.slice(1, 0..start, 1)?;
             let asked = factor.feedback.slice(0, 0..start, 1)?.slice(1, places.clone(), 1)?;
-            MatMul { beta: 1.0, ..MatMul::default() }
-                .run(&[&known, &asked, &targets], &targets)?;
+            MatMul { beta: 1.0, ..MatMul::default() }.run(&[&known, &asked, &targets], &targets)?;
         }
         let slice = |buffer: &Buffer| -> Result<Vec<f32>> {
             let all = buffer.host_slice::<f32>().map_err(polaris_ops::Error::from)?;

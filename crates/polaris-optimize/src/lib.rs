@@ -32,9 +32,11 @@ mod error;
 mod feedback;
 pub mod hessian;
 pub mod integer;
+pub mod migration;
 mod parallel;
 mod plan;
 mod recipe;
+pub mod rotation;
 mod write;
 
 pub use error::{Error, Result};

@@ -29,8 +29,10 @@ pub(super) fn cholesky(matrix: &Array, least: f64) -> Result<Option<usize>> {
         {
             let mut all =
                 matrix.buffer().host_slice_mut::<f64>().map_err(polaris_ops::Error::from)?;
-            let mut corner: Vec<f64> =
-                (start..end).flat_map(|row| &all[row * n + start..row * n + end]).copied().collect();
+            let mut corner: Vec<f64> = (start..end)
+                .flat_map(|row| &all[row * n + start..row * n + end])
+                .copied()
+                .collect();
             if let Some(at) = factor(&mut corner, width, least) {
                 return Ok(Some(start + at));
             }
@@ -51,7 +53,8 @@ pub(super) fn cholesky(matrix: &Array, least: f64) -> Result<Option<usize>> {
             break;
         }
         let below = Buffer::from_vec(device, below).map_err(polaris_ops::Error::from)?;
-        let below = Array::new(below, polaris_core::Layout::contiguous(super::shape(n - end, width)?))?;
+        let below =
+            Array::new(below, polaris_core::Layout::contiguous(super::shape(n - end, width)?))?;
         for first in (end..n).step_by(WIDE) {
             let last = (first + WIDE).min(n);
             let rest = matrix.slice(0, first..n, 1)?.slice(1, first..last, 1)?;

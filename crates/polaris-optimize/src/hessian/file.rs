@@ -72,7 +72,8 @@ impl Hessian {
         let hessian = Self { rows, ..Self::new(device, columns as usize)? };
         let mut check = mix(rows);
         {
-            let mut sum = hessian.sum.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
+            let mut sum =
+                hessian.sum.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
             for (row, sums) in sum.chunks_mut(columns as usize).enumerate() {
                 let mut bytes = vec![0; 4 * (columns as usize - row)];
                 file.read_exact(&mut bytes).map_err(failed)?;

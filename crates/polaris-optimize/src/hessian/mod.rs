@@ -87,7 +87,8 @@ impl Hessian {
             let (found, expected) = (other.columns, self.columns);
             return Err(Error::Columns { found, expected });
         }
-        let mut sum = self.sum.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
+        let mut sum =
+            self.sum.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
         let added = other.sum.buffer().host_slice::<f32>().map_err(polaris_ops::Error::from)?;
         sum.iter_mut().zip(added.iter()).for_each(|(sum, added)| *sum += added);
         self.rows += other.rows;
@@ -113,7 +114,8 @@ impl Hessian {
         let n = self.columns;
         let mean = Array::empty(self.sum.device(), DType::F32, shape(n, n)?)?;
         {
-            let mut mean = mean.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
+            let mut mean =
+                mean.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;
             let sum = self.sum.buffer().host_slice::<f32>().map_err(polaris_ops::Error::from)?;
             let over = 1.0 / self.rows.max(1) as f64;
             for i in 0..n {

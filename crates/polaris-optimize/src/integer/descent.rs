@@ -50,8 +50,7 @@ pub fn descend(
     }
     let DescentOptions { sweeps, damping } = *options;
     let squares = hessian.mean_squares()?;
-    let added =
-        damping * squares.iter().map(|&x| f64::from(x)).sum::<f64>() / squares.len() as f64;
+    let added = damping * squares.iter().map(|&x| f64::from(x)).sum::<f64>() / squares.len() as f64;
     let mean = hessian.mean()?;
     let pool = cpu(mean.device())?.pool();
     let moments = mean.buffer().host_slice::<f32>().map_err(polaris_ops::Error::from)?;
@@ -62,9 +61,8 @@ pub fn descend(
     let improve = |elements: &[f32], levels: &mut [i8], scalings: &[Scaling], moves: &mut usize| {
         let rows = elements.chunks(columns).zip(levels.chunks_mut(columns));
         for ((elements, levels), scalings) in rows.zip(scalings.chunks(groups)) {
-            let error = |at: usize, level: i8| {
-                f64::from(elements[at] - scalings[at / group].value(level))
-            };
+            let error =
+                |at: usize, level: i8| f64::from(elements[at] - scalings[at / group].value(level));
             // Half the gradient of the loss by each error.
             let mut slope = vec![0.0; columns];
             for at in 0..columns {

@@ -2,9 +2,9 @@
 
 use super::nearest::range;
 use super::{Clip, Grid, IntMatrix, Scaling, check_matrix};
+use crate::Result;
 use crate::feedback::{self, ROWS};
 use crate::hessian::Factor;
-use crate::Result;
 
 /// Columns that are decided before others hear of it, rounded up to whole groups.
 const WIDTH: usize = 128;

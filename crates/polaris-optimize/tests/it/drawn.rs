@@ -25,8 +25,9 @@ pub fn correlated(seed: u64, rows: usize, columns: usize) -> Vec<f32> {
     let mut inputs = Vec::with_capacity(rows * columns);
     for row in 0..rows {
         for column in 0..columns {
-            let common: f32 =
-                (0..shared).map(|s| strengths[row * shared + s] * directions[s * columns + column]).sum();
+            let common: f32 = (0..shared)
+                .map(|s| strengths[row * shared + s] * directions[s * columns + column])
+                .sum();
             let size = if column % 7 == 3 { 3.0 } else { 1.0 };
             inputs.push(size * (common + 0.3 * noise[row * columns + column]));
         }

@@ -45,14 +45,16 @@ fn brute_force(weights: &[f32], matrix: &IntMatrix, hessian: &Hessian) -> f64 {
 #[test]
 fn tiny_matrices_come_near_to_the_best_of_all_levels() {
     let device = device();
-    let grid = Grid { bits: 2, group: None, symmetric: false };
+    let grid = Grid { bits: 3, group: None, symmetric: false };
+    let (mut worst, mut worst_improved) = (0.0f64, 0.0f64);
     let (mut best, mut found, mut improved, mut rounded) = (0.0, 0.0, 0.0, 0.0);
     for seed in 0..60 {
-        let weights = normal(seed, 6);
-        let hessian = hessian(&device, &correlated(100 + seed, 24, 6), 6);
-        let factor = Factor::new(&hessian, &FactorOptions { damping: 1e-6, ..FactorOptions::default() });
+        let weights = normal(seed, 5);
+        let hessian = hessian(&device, &correlated(100 + seed, 24, 5), 5);
+        let factor =
+            Factor::new(&hessian, &FactorOptions { damping: 1e-6, ..FactorOptions::default() });
         let mut matrix = quantised(&weights, grid, Clip::Extremes, &factor.unwrap()).matrix;
-        let plain = nearest(&weights, 1, 6, grid, Clip::Extremes).unwrap();
+        let plain = nearest(&weights, 1, 5, grid, Clip::Extremes).unwrap();
         // Groups as long as rows have the scales of the weights as they were.
         assert_eq!(plain.scalings, matrix.scalings);
         let least = brute_force(&weights, &matrix, &hessian);
@@ -62,11 +64,15 @@ fn tiny_matrices_come_near_to_the_best_of_all_levels() {
         let after = loss(&weights, &matrix, &hessian);
         let plain = loss(&weights, &plain, &hessian);
         assert!(least <= after * 1.00001 && after <= before * 1.00001, "{least} {after} {before}");
-        assert!(before <= 1.5 * plain, "seed {seed}: {before} where rounding leaves {plain}");
-        (best, found, improved, rounded) = (best + least, found + before, improved + after, rounded + plain);
+        (worst, worst_improved) = (worst.max(before / plain), worst_improved.max(after / plain));
+        (best, found, improved, rounded) =
+            (best + least, found + before, improved + after, rounded + plain);
     }
     println!("best {best:.4}, descent {improved:.4}, GPTQ {found:.4}, nearest {rounded:.4}");
-    assert!(found <= 1.3 * best && improved <= 1.2 * best && rounded >= 1.5 * best);
+    println!("at most {worst:.2} and {worst_improved:.2} of nearest");
+    // Rows of five elements with eight levels, where clamping is frequent, are the hardest case.
+    assert!(worst <= 3.0 && worst_improved <= 2.0);
+    assert!(found <= 3.0 * best && improved <= 1.5 * best && rounded >= 3.5 * best);
 }
 
 /// GPTQ as its paper has it: with the upper Cholesky factor of the inverse, one column at a time, all in `f64`.
@@ -135,7 +141,8 @@ fn levels_are_those_of_the_published_formulas() {
 #[test]
 fn correlated_inputs_always_gain() {
     let device = device();
-    for (seed, (rows, columns)) in [(9, 64), (16, 100), (3, 257), (70, 128)].into_iter().enumerate() {
+    for (seed, (rows, columns)) in [(9, 64), (16, 100), (3, 257), (70, 128)].into_iter().enumerate()
+    {
         let seed = seed as u64;
         let weights = normal(seed, rows * columns);
         let hessian = hessian(&device, &correlated(50 + seed, 3 * columns, columns), columns);
@@ -155,14 +162,23 @@ fn correlated_inputs_always_gain() {
                     let factor = Factor::new(&hessian, &options).unwrap();
                     let mut matrix = quantised(&weights, grid, clip, &factor).matrix;
                     losses.push(loss(&weights, &matrix, &hessian));
-                    let moves =
-                        descend(&weights, &mut matrix, &hessian, &DescentOptions::default(), &|| false);
+                    let moves = descend(
+                        &weights,
+                        &mut matrix,
+                        &hessian,
+                        &DescentOptions::default(),
+                        &|| false,
+                    );
                     losses.push(loss(&weights, &matrix, &hessian));
                     moves.unwrap();
                 }
-                let gain: Vec<_> = losses.iter().map(|loss| format!("{:.3}", loss / plain)).collect();
+                let gain: Vec<_> =
+                    losses.iter().map(|loss| format!("{:.3}", loss / plain)).collect();
                 println!("{rows}x{columns} {grid:?} {clip:?}: {}", gain.join(", "));
-                assert!(losses.iter().all(|loss| *loss < 0.9 * plain), "{grid:?} {clip:?}: {gain:?}");
+                assert!(
+                    losses.iter().all(|loss| *loss < 0.9 * plain),
+                    "{grid:?} {clip:?}: {gain:?}"
+                );
             }
         }
     }
@@ -226,7 +242,8 @@ fn columns_without_inputs_are_rounded_and_bad_matrices_refused() {
     for (at, value) in found.dequantize().into_iter().enumerate().skip(4).step_by(10) {
         assert!((value - weights[at]).abs() <= 0.5001 * found.scaling(at / 10, 4).scale);
     }
-    let refused = |weights: &[f32], grid| gptq(weights, grid, Clip::Search, &factor, &|| false).unwrap_err();
+    let refused =
+        |weights: &[f32], grid| gptq(weights, grid, Clip::Search, &factor, &|| false).unwrap_err();
     let mut bad = weights.clone();
     bad[12] = f32::NAN;
     assert!(matches!(refused(&bad, Grid::INT8), Error::NotFinite { at: 12, .. }));

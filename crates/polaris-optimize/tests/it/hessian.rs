@@ -50,7 +50,10 @@ fn parts_of_a_calibration_add_up_and_survive_files() {
     assert_eq!((sum.rows(), sum.columns()), (90, 37));
     let values = |hessian: &Hessian| hessian.mean().unwrap().to_vec::<f32>().unwrap();
     let (a, b) = (values(&whole), values(&sum));
-    assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-5), "the order of sums alone differs");
+    assert!(
+        a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-5),
+        "the order of sums alone differs"
+    );
     whole.save(&path).unwrap();
     assert_eq!(values(&Hessian::load(&device, &path).unwrap()), a);
     let error = sum.merge(&hessian(&device, &[1.0; 5], 5)).unwrap_err().to_string();

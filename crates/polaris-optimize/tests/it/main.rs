@@ -3,6 +3,7 @@
 mod drawn;
 mod gptq;
 mod hessian;
+mod methods;
 
 use std::path::Path;
 
