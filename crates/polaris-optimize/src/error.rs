@@ -82,6 +82,17 @@ pub enum Error {
         /// Where it is.
         at: usize,
     },
+    /// Rows that do not fill blocks.
+    #[error("rows of {columns} do not fill blocks of {block}, which have {}", block.elements())]
+    Blocks {
+        /// The format.
+        block: polaris_blocks::Block,
+        /// Elements of a row.
+        columns: usize,
+    },
+    /// Weights that cannot be encoded.
+    #[error(transparent)]
+    Block(polaris_blocks::Error),
     /// Inputs of another length than the columns that they are for.
     #[error("{found} columns were given; there are {expected}")]
     Columns {
@@ -166,6 +177,7 @@ impl Error {
             | Self::Bits { .. }
             | Self::EmptyGroup
             | Self::Columns { .. }
+            | Self::Blocks { .. }
             | Self::Damping { .. }
             | Self::Norm { .. }
             | Self::Rotation { .. }
@@ -176,7 +188,7 @@ impl Error {
             | Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
                 ErrorKind::NotFinite
             }
-            Self::Encode { .. } => ErrorKind::InvalidData,
+            Self::Encode { .. } | Self::Block(_) => ErrorKind::InvalidData,
             Self::Cancelled => ErrorKind::Cancelled,
         }
     }

@@ -28,6 +28,8 @@
 
 #![forbid(unsafe_code)]
 
+mod block_gptq;
+mod descent;
 mod error;
 mod feedback;
 pub mod hessian;
@@ -39,6 +41,8 @@ mod recipe;
 pub mod rotation;
 mod write;
 
+pub use block_gptq::gptq_blocks;
+pub use descent::DescentOptions;
 pub use error::{Error, Result};
 pub use plan::{Override, Plan, PlanOptions, PlannedTensor};
 pub use recipe::Recipe;

@@ -9,7 +9,7 @@ mod gptq;
 mod hqq;
 mod nearest;
 
-pub use descent::{DescentOptions, descend};
+pub use descent::descend;
 pub use gptq::{Levelled, gptq};
 pub use hqq::{HqqOptions, hqq};
 pub use nearest::{Clip, nearest};

@@ -1,10 +1,8 @@
 //! GPTQ and descent on integer levels, by the error of outputs that they leave.
 
-use polaris_optimize::Error;
 use polaris_optimize::hessian::{Factor, FactorOptions, Hessian, Order};
-use polaris_optimize::integer::{
-    Clip, DescentOptions, Grid, IntMatrix, Levelled, descend, gptq, nearest,
-};
+use polaris_optimize::integer::{Clip, Grid, IntMatrix, Levelled, descend, gptq, nearest};
+use polaris_optimize::{DescentOptions, Error};
 
 use crate::drawn::{change, correlated, device, hessian, normal};
 

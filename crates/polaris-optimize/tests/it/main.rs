@@ -1,5 +1,6 @@
 //! GGUF files that are quantised.
 
+mod blocks;
 mod drawn;
 mod gptq;
 mod hessian;

@@ -1,0 +1,77 @@
+//! GPTQ in block formats.
+
+use polaris_blocks::Block;
+use polaris_optimize::hessian::{Factor, FactorOptions, Order};
+use polaris_optimize::{DescentOptions, Error, gptq_blocks};
+
+use crate::drawn::{change, correlated, device, hessian, normal};
+
+fn decode(block: Block, bytes: &[u8]) -> Vec<f32> {
+    let mut floats = vec![0.0; bytes.len() / block.bytes() * block.elements()];
+    block.decode(bytes, &mut floats);
+    floats
+}
+
+#[test]
+fn every_format_gains_and_means_what_it_says() {
+    let device = device();
+    // Rows of one large block and of several, of small blocks that fill no chunk; rows that no eight divide.
+    for (rows, columns) in [(11, 256), (3, 512), (9, 160)] {
+        let weights = normal(columns as u64, rows * columns);
+        let hessian = hessian(&device, &correlated(3, 2 * columns, columns), columns);
+        let squares = hessian.mean_squares().unwrap();
+        let mean = squares.iter().map(|&x| f64::from(x)).sum::<f64>() / columns as f64;
+        let damped = |bytes: &[u8], block: Block| {
+            let change = change(&weights, &decode(block, bytes));
+            let norm: f64 = change.iter().map(|&x| f64::from(x).powi(2)).sum();
+            (hessian.loss(&change).unwrap(), 0.01 * mean * norm)
+        };
+        for block in Block::ALL.into_iter().filter(|block| columns % block.elements() == 0) {
+            let mut plain = vec![0; rows * columns / block.elements() * block.bytes()];
+            block.encode_best(&weights, &mut plain).unwrap();
+            let (before, _) = damped(&plain, block);
+            let mut ratios = Vec::new();
+            for order in [Order::Natural, Order::Activations] {
+                let options = FactorOptions { order, ..FactorOptions::default() };
+                let factor = Factor::new(&hessian, &options).unwrap();
+                let descent = DescentOptions::default();
+                for refined in [None, Some((&hessian, &descent))] {
+                    let (bytes, told) =
+                        gptq_blocks(&weights, block, &factor, refined, &|| false).unwrap();
+                    let (loss, added) = damped(&bytes, block);
+                    // What the method believes is what the decoder gives.
+                    assert!(
+                        (told - loss - added).abs() <= 1e-3 * (loss + added),
+                        "{block}: {told}"
+                    );
+                    ratios.push(loss / before);
+                }
+            }
+            println!("{columns} {block}: {ratios:.3?}");
+            assert!(ratios.iter().all(|&ratio| ratio < 0.75), "{block}: {ratios:?}");
+            assert!(ratios[1] <= ratios[0] && ratios[3] <= ratios[2], "{block}: {ratios:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_encoded_is_refused() {
+    let device = device();
+    let factor = |columns: usize| {
+        let hessian = hessian(&device, &correlated(3, 40, columns), columns);
+        Factor::new(&hessian, &FactorOptions::default()).unwrap()
+    };
+    let refused = |weights: &[f32], block, columns| {
+        gptq_blocks(weights, block, &factor(columns), None, &|| false).unwrap_err()
+    };
+    let error = refused(&[0.0; 64], Block::Q4_K, 64);
+    assert!(error.to_string().contains("rows of 64") && error.to_string().contains("Q4_K"));
+    let mut weights = vec![0.5; 64];
+    weights[40] = f32::INFINITY;
+    assert!(matches!(refused(&weights, Block::Q4_0, 32), Error::NotFinite { at: 40, .. }));
+    weights[40] = 1e38;
+    assert!(matches!(refused(&weights, Block::Q4_0, 32), Error::Block(_)));
+    assert!(matches!(refused(&weights[..63], Block::Q4_0, 32), Error::Elements { .. }));
+    let (bytes, loss) = gptq_blocks(&[0.0; 96], Block::Q4_0, &factor(32), None, &|| false).unwrap();
+    assert!(loss == 0.0 && decode(Block::Q4_0, &bytes).iter().all(|&x| x == 0.0));
+}
