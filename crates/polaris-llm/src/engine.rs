@@ -12,6 +12,7 @@ use crate::cache_type::CacheType;
 use crate::config::Config;
 use crate::inputs::{Inputs, Item};
 use crate::model::Model;
+use crate::observe::{Observe, Watch};
 use crate::plan::{Arena, Builder, Plan, Size, plan};
 use crate::profile::{Profile, StepTime};
 use crate::speculate::Costs;
@@ -225,6 +226,40 @@ impl Engine {
         wanted: Wanted,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<&[f32]> {
+        self.feed_to(sequence, tokens, wanted, None, is_cancelled)
+    }
+
+    /// As [`Engine::feed`], and shows an observer what is multiplied with the matrices of the model. That is all tokens for
+    /// all matrices if all logits are wanted; else the last layer leaves out tokens whose logits are not. With
+    /// [`Precision::Full`] rows are those of the model as it is, whatever its weights are stored in; with
+    /// [`Precision::Int8`] they have what earlier steps rounded.
+    ///
+    /// # Errors
+    /// As for [`Engine::feed`], and if the model is not on the CPU: other devices compute several steps at once.
+    pub fn feed_observed(
+        &mut self,
+        sequence: usize,
+        tokens: &[u32],
+        wanted: Wanted,
+        observer: &mut dyn Observe,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<&[f32]> {
+        if self.model.device().as_cpu().is_none() {
+            let device = self.model.device().id();
+            let what = format!("activations of a model on {device}; the CPU shows them");
+            return Err(Error::Argument { what });
+        }
+        self.feed_to(sequence, tokens, wanted, Some(observer), is_cancelled)
+    }
+
+    fn feed_to(
+        &mut self,
+        sequence: usize,
+        tokens: &[u32],
+        wanted: Wanted,
+        mut observer: Option<&mut dyn Observe>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<&[f32]> {
         if !self.model.config().causal {
             self.truncate(sequence, 0);
         }
@@ -246,7 +281,11 @@ impl Engine {
                 },
             };
             let items: Vec<Item> = (0..count).map(item).collect();
-            let result = self.run(&[sequence], &items, is_cancelled);
+            let observer: Option<&mut dyn Observe> = match &mut observer {
+                Some(observer) => Some(&mut **observer),
+                None => None,
+            };
+            let result = self.run(&[sequence], &items, observer, is_cancelled);
             if let Err(error) = result {
                 self.truncate(sequence, before);
                 return Err(error);
@@ -283,7 +322,7 @@ impl Engine {
         }
         let numbers: Vec<usize> = tokens.iter().map(|&(sequence, _)| sequence).collect();
         self.logits.clear();
-        if let Err(error) = self.run(&numbers, &items, is_cancelled) {
+        if let Err(error) = self.run(&numbers, &items, None, is_cancelled) {
             for number in numbers {
                 // Gives back blocks that the step took.
                 self.truncate(number, self.sequences[number].tokens.len());
@@ -335,6 +374,7 @@ impl Engine {
         &mut self,
         numbers: &[usize],
         items: &[Item],
+        observer: Option<&mut dyn Observe>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         for item in items {
@@ -351,7 +391,7 @@ impl Engine {
         let size = Size { tokens: items.len(), outputs, sequences: count };
         let longest = items.iter().map(|item| item.position + 1).max().unwrap_or(0);
         self.prepare(size)?;
-        if let Err(error) = self.compute(size, longest, is_cancelled) {
+        if let Err(error) = self.compute(size, longest, observer, is_cancelled) {
             if is_recurrent {
                 // Some layers may have gone on, and others not.
                 numbers.iter().for_each(|&number| self.truncate(number, 0));
@@ -370,10 +410,12 @@ impl Engine {
         &mut self,
         size: Size,
         longest: usize,
+        observer: Option<&mut dyn Observe>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         let Kept { plan, logits, .. } = &self.plans[&size];
-        plan.run(longest, is_cancelled, self.profile.as_mut())?;
+        let watch = observer.map(|observer| Watch::new(self.model.weights(), observer));
+        plan.run(longest, is_cancelled, self.profile.as_mut(), watch)?;
         if let Some(logits) = logits {
             let start = self.logits.len();
             self.logits.resize(start + logits.elements(), 0.0);

@@ -40,6 +40,8 @@ impl SourceTensor {
 pub struct Weights {
     device: DeviceRef,
     arrays: BTreeMap<String, Array>,
+    /// Those that are made of others.
+    made: HashSet<String>,
     /// Those that someone asked for.
     used: Mutex<HashSet<String>>,
 }
@@ -81,7 +83,7 @@ impl Weights {
             done += tensor.bytes();
             progress(done)?;
         }
-        Ok(Self { device: device.clone(), arrays, used: Mutex::default() })
+        Ok(Self { device: device.clone(), arrays, made: HashSet::new(), used: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -95,7 +97,17 @@ impl Weights {
 
     /// Adds a tensor that is made of others.
     pub fn insert(&mut self, name: String, array: Array) {
+        self.made.insert(name.clone());
         self.arrays.insert(name, array);
+    }
+
+    /// The tensor of the file that an array is, or is a part of: it shares its memory. On the CPU each tensor has a block of
+    /// memory to itself.
+    pub fn origin(&self, array: &Array) -> Option<(&str, &Array)> {
+        let is_it = |(name, whole): &(&String, &Array)| {
+            whole.buffer().shares_memory_with(array.buffer()) && !self.made.contains(*name)
+        };
+        self.arrays.iter().find(is_it).map(|(name, whole)| (name.as_str(), whole))
     }
 
     /// Whether there is a tensor of a name.

@@ -22,6 +22,7 @@ use std::time::Instant;
 use polaris_ops::{AnyOperation, Array, CachedAttention};
 
 use crate::Result;
+use crate::observe::Watch;
 use crate::profile::Profile;
 
 /// The most inputs of a step.
@@ -38,7 +39,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// The operation itself, if it is of a type and the same in every run.
-    fn fixed<O: 'static>(&self) -> Option<&O> {
+    pub(crate) fn fixed<O: 'static>(&self) -> Option<&O> {
         let Self::Fixed(operation) = self else { return None };
         let any: &dyn Any = &**operation;
         any.downcast_ref()
@@ -66,12 +67,13 @@ impl Plan {
     }
 
     /// Runs all steps; `longest` is the number of cached positions of the longest sequence. A profile makes the device
-    /// finish each step before the next.
+    /// finish each step before the next; a watch is shown what steps multiply.
     pub(crate) fn run(
         &self,
         longest: usize,
         is_cancelled: &dyn Fn() -> bool,
         mut profile: Option<&mut Profile>,
+        mut watch: Option<Watch<'_>>,
     ) -> Result<()> {
         for step in &self.steps {
             if is_cancelled() {
@@ -90,14 +92,15 @@ impl Plan {
                     &attention
                 }
             };
-            let Some(profile) = &mut profile else {
-                operation.run(inputs, &step.output)?;
-                continue;
-            };
-            let begin = Instant::now();
+            let begin = profile.is_some().then(Instant::now);
             operation.run(inputs, &step.output)?;
-            step.output.device().queue().finish()?;
-            profile.add(step, operation, begin.elapsed().as_secs_f64());
+            if let (Some(profile), Some(begin)) = (&mut profile, begin) {
+                step.output.device().queue().finish()?;
+                profile.add(step, operation, begin.elapsed().as_secs_f64());
+            }
+            if let Some(watch) = &mut watch {
+                watch.step(step)?;
+            }
         }
         Ok(())
     }

@@ -22,17 +22,17 @@ const HIDDEN: usize = 96;
 const LAYERS: usize = 2;
 const WORDS: usize = 50;
 
-type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// How a file has its matrices.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Form {
+pub enum Form {
     Apart,
     Together,
 }
 
 /// Random tensors, of which matrices are what their type can hold.
-fn tensors(ty: TensorType, compresses_queries: bool) -> Tensors {
+pub fn tensors(ty: TensorType, compresses_queries: bool) -> Tensors {
     let mut shapes = vec![
         ("token_embd.weight".to_owned(), vec![WORDS, WIDTH]),
         ("output_norm.weight".to_owned(), vec![WIDTH]),
@@ -70,7 +70,7 @@ fn tensors(ty: TensorType, compresses_queries: bool) -> Tensors {
 }
 
 /// The bytes of a file with these tensors.
-fn file(tensors: &Tensors, ty: TensorType, form: Form) -> Vec<u8> {
+pub fn file(tensors: &Tensors, ty: TensorType, form: Form) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.set("general.architecture", "deepseek2").unwrap();
     for (key, value) in [

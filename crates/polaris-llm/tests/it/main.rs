@@ -11,6 +11,7 @@ mod huggingface;
 mod hybrid;
 mod kimi;
 mod latent;
+mod observe;
 mod peers;
 mod recurrent;
 mod reference;
