@@ -23,7 +23,7 @@ pub use llm::{
     Tokenize,
 };
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
-pub use quantize::Quantize;
+pub use quantize::{Calibration, MethodName, Quantize};
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
@@ -256,11 +256,13 @@ pub enum Command {
     /// Make a language model smaller: quantise the matrices of a GGUF file
     ///
     /// Scales are searched for; the error of each tensor is measured while it is written. The file appears whole or not at
-    /// all, and takes some megabytes of memory however large the model is. docs/quantization.md says which type is for what.
+    /// all, and takes some megabytes of memory however large the model is. With `--method gptq` the model computes a text
+    /// first, and what it multiplies decides how weights are rounded. docs/quantization.md says which type is for what.
     #[command(after_help = "Examples:
   polaris quantize model-f16.gguf -o model-q4.gguf
   polaris quantize model-f16.gguf -o model-q6.gguf --type Q6_K --json
   polaris quantize model-f16.gguf -o model.gguf --type Q4_K_S --tensor attn_v=Q6_K --tensor output.=Q8_0
+  polaris quantize model-f16.gguf -o model-q3.gguf --type Q3_K_M --method gptq --calibrate text.txt
   polaris quantize model-f16.gguf --type Q3_K_M --dry-run")]
     Quantize(Quantize),
 

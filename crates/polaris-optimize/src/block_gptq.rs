@@ -8,7 +8,7 @@ use polaris_ops::encode_best;
 
 use crate::descent::{Curves, DescentOptions};
 use crate::feedback::{self, ROWS};
-use crate::hessian::{Factor, Hessian};
+use crate::hessian::{Factor, FactorOptions, Hessian};
 use crate::integer::check_matrix;
 use crate::parallel::cpu;
 use crate::{Error, Result};
@@ -25,42 +25,101 @@ struct Rows<'a> {
     numbers: Vec<u8>,
 }
 
-/// The blocks of a matrix, whose rows are in `elements`, and its damped loss. If there is a Hessian, descent moves numbers
-/// afterwards.
-///
-/// # Errors
-/// If rows do not fill blocks, elements are not finite or too large, or `cancelled` says so.
-pub fn gptq_blocks(
-    elements: &[f32],
-    block: Block,
-    factor: &Factor,
-    refined: Option<(&Hessian, &DescentOptions)>,
-    cancelled: &dyn Fn() -> bool,
-) -> Result<(Vec<u8>, f64)> {
-    let columns = factor.columns();
-    check_matrix(elements, elements.len() / columns, columns)?;
-    if !columns.is_multiple_of(block.elements()) {
-        return Err(Error::Blocks { block, columns });
+/// GPTQ for matrices that have the same inputs.
+#[derive(Debug)]
+pub struct BlockGptq {
+    factor: Factor,
+    curves: Curves,
+}
+
+/// A matrix in blocks, and what it costs.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// The blocks.
+    pub bytes: Vec<u8>,
+    /// What they cost.
+    pub costs: Costs,
+}
+
+/// Means of squares over the inputs, summed over rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Costs {
+    /// Of what outputs change by.
+    pub error: f64,
+    /// The same, if elements were rounded to the nearest with searched scales.
+    pub nearest: f64,
+    /// Of the outputs.
+    pub outputs: f64,
+}
+
+impl BlockGptq {
+    /// For the inputs of a Hessian. Descent moves numbers after GPTQ, with the same damping.
+    ///
+    /// # Errors
+    /// As for [`Factor::new`].
+    pub fn new(hessian: &Hessian, options: &FactorOptions, sweeps: usize) -> Result<Self> {
+        let factor = Factor::new(hessian, options)?;
+        let descent = DescentOptions { sweeps, damping: factor.damping() };
+        Ok(Self { curves: Curves::new(hessian, &descent)?, factor })
     }
-    let curves = refined.map(|(hessian, options)| Curves::new(hessian, options)).transpose()?;
-    let row = columns / block.elements() * block.bytes();
-    let mut bytes = vec![0; elements.len() / columns * row];
-    let rows = (STRIP / columns / ROWS).max(1) * ROWS;
-    let mut loss = 0.0;
-    for (elements, bytes) in elements.chunks(rows * columns).zip(bytes.chunks_mut(rows * row)) {
-        loss += strip(elements, block, factor, curves.as_ref(), bytes, cancelled)?;
+
+    /// The blocks of a matrix, whose rows are in `elements`. A row that rounding to nearest leaves nearer to its outputs, by
+    /// the damped loss, is rounded.
+    ///
+    /// # Errors
+    /// If rows do not fill blocks, elements are not finite or too large, or `cancelled` says so.
+    pub fn encode(
+        &self,
+        elements: &[f32],
+        block: Block,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Encoded> {
+        let columns = self.factor.columns();
+        check_matrix(elements, elements.len() / columns, columns)?;
+        if !columns.is_multiple_of(block.elements()) {
+            return Err(Error::Blocks { block, columns });
+        }
+        let row = columns / block.elements() * block.bytes();
+        let mut bytes = vec![0; elements.len() / columns * row];
+        let rows = (STRIP / columns / ROWS).max(1) * ROWS;
+        let mut costs = Costs::default();
+        for (elements, bytes) in elements.chunks(rows * columns).zip(bytes.chunks_mut(rows * row)) {
+            strip(elements, block, &self.factor, &self.curves, bytes, cancelled)?;
+            let mut nearest = vec![0; bytes.len()];
+            let simd = cpu(self.factor.feedback.device())?.simd();
+            encode_best(simd, block, elements, &mut nearest).map_err(Error::Block)?;
+            let losses = |bytes: &[u8]| {
+                let mut floats = vec![0.0; elements.len()];
+                block.decode(bytes, &mut floats);
+                self.curves.losses(elements, &floats)
+            };
+            let (found, rounded) = (losses(bytes)?, losses(&nearest)?);
+            let each = bytes.chunks_mut(row).zip(nearest.chunks(row));
+            for ((bytes, nearest), (found, rounded)) in each.zip(found.iter().zip(&rounded)) {
+                costs.nearest += rounded.outputs;
+                costs.error += match found.damped <= rounded.damped {
+                    true => found.outputs,
+                    false => {
+                        bytes.copy_from_slice(nearest);
+                        rounded.outputs
+                    }
+                };
+            }
+            let outputs = self.curves.losses(elements, &vec![0.0; elements.len()])?;
+            costs.outputs += outputs.iter().map(|loss| loss.outputs).sum::<f64>();
+        }
+        Ok(Encoded { bytes, costs })
     }
-    Ok((bytes, loss))
 }
 
 fn strip(
     elements: &[f32],
     block: Block,
     factor: &Factor,
-    curves: Option<&Curves>,
+    curves: &Curves,
     bytes: &mut [u8],
     cancelled: &dyn Fn() -> bool,
-) -> Result<f64> {
+) -> Result<()> {
     let columns = factor.columns();
     let (each, size, values) = (block.elements(), block.bytes(), block.values());
     let row_bytes = columns / each * size;
@@ -114,28 +173,22 @@ fn strip(
         }
         Ok(())
     };
-    let mut loss = feedback::run(elements, factor, width, &mut all, decide, cancelled)?;
-    if let Some(curves) = curves {
-        let floats = |rows: &Rows<'_>| -> Vec<f32> {
-            let pairs = rows.steps.iter().zip(&rows.numbers);
-            pairs.map(|(step, &number)| step.element(values, number)).collect()
-        };
-        let mut floats: Vec<f32> = all.iter().flat_map(floats).collect();
-        let step = |row: usize, column: usize| all[row / ROWS].steps[row % ROWS * columns + column];
-        let nearest = |row, column, wanted| {
-            let step = step(row, column);
-            step.element(values, step.nearest(values, wanted))
-        };
-        curves.descend(elements, &mut floats, nearest, cancelled)?;
-        loss = curves.loss(elements, &floats)?;
-        for (rows, floats) in all.iter_mut().zip(floats.chunks(ROWS * columns)) {
-            for ((number, step), &float) in rows.numbers.iter_mut().zip(&rows.steps).zip(floats) {
-                *number = step.nearest(values, float);
-            }
+    feedback::run(elements, factor, width, &mut all, decide, cancelled)?;
+    let floats = |rows: &Rows<'_>| -> Vec<f32> {
+        let pairs = rows.steps.iter().zip(&rows.numbers);
+        pairs.map(|(step, &number)| step.element(values, number)).collect()
+    };
+    let mut floats: Vec<f32> = all.iter().flat_map(floats).collect();
+    let nearest = |row: usize, column: usize, wanted: f32| {
+        let step = all[row / ROWS].steps[row % ROWS * columns + column];
+        step.element(values, step.nearest(values, wanted))
+    };
+    curves.descend(elements, &mut floats, nearest, cancelled)?;
+    for (rows, floats) in all.iter_mut().zip(floats.chunks(ROWS * columns)) {
+        for ((number, step), &float) in rows.numbers.iter_mut().zip(&rows.steps).zip(floats) {
+            *number = step.nearest(values, float);
         }
-    }
-    for rows in &mut all {
         block.write_numbers(&rows.numbers, rows.bytes);
     }
-    Ok(loss)
+    Ok(())
 }

@@ -20,7 +20,7 @@ const STRIP: usize = 1 << 24;
 /// How levels are moved.
 #[derive(Debug, Clone, Copy)]
 pub struct DescentOptions {
-    /// The most times that each level is looked at.
+    /// The most times that each level is looked at; none for no descent.
     pub sweeps: usize,
     /// What is added to the diagonal of the Hessian, as a part of its mean.
     pub damping: f64,
@@ -32,7 +32,17 @@ impl Default for DescentOptions {
     }
 }
 
+/// What errors of a row cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loss {
+    /// The mean of the squares of what the output changes by.
+    pub outputs: f64,
+    /// The same with the damping.
+    pub damped: f64,
+}
+
 /// A Hessian as descent reads it.
+#[derive(Debug)]
 pub(crate) struct Curves {
     mean: Array,
     /// The damped diagonal.
@@ -64,6 +74,9 @@ impl Curves {
         let strip = (STRIP / columns / ROWS).max(1) * ROWS;
         let pool = cpu(self.mean.device())?.pool();
         let mut count = 0;
+        if self.sweeps == 0 {
+            return Ok(0);
+        }
         for (number, (elements, floats)) in
             elements.chunks(strip * columns).zip(floats.chunks_mut(strip * columns)).enumerate()
         {
@@ -98,18 +111,21 @@ impl Curves {
         Ok(count)
     }
 
-    /// The damped loss of floats in the place of elements.
-    pub fn loss(&self, elements: &[f32], floats: &[f32]) -> Result<f64> {
+    /// What floats in the place of elements cost, row by row.
+    pub fn losses(&self, elements: &[f32], floats: &[f32]) -> Result<Vec<Loss>> {
         let columns = self.diagonal.len();
         let errors: Vec<f32> = elements.iter().zip(floats).map(|(w, q)| w - q).collect();
         let dims = [elements.len() / columns, columns];
         let array = Array::from_slice(self.mean.device(), &dims, &errors)?;
         let slopes = polaris_ops::matmul::matmul(&array, &self.mean)?.to_vec::<f32>()?;
-        let of = |(&error, slope): (&f32, f32)| {
-            let error = f64::from(error);
-            error * (f64::from(slope) + f64::from(self.added) * error)
+        let rows = errors.chunks(columns).zip(slopes.chunks(columns));
+        let of = |(errors, slopes): (&[f32], &[f32])| {
+            let pairs = errors.iter().zip(slopes);
+            let outputs = pairs.map(|(&e, &slope)| f64::from(e) * f64::from(slope)).sum();
+            let norm: f64 = errors.iter().map(|&e| f64::from(e).powi(2)).sum();
+            Loss { outputs, damped: outputs + f64::from(self.added) * norm }
         };
-        Ok(errors.iter().zip(slopes).map(of).sum())
+        Ok(rows.map(of).collect())
     }
 
     fn row(

@@ -95,7 +95,7 @@ pub enum Error {
     Block(polaris_blocks::Error),
     /// Inputs of another length than the columns that they are for.
     #[error("{found} columns were given; there are {expected}")]
-    Columns {
+    Width {
         /// How many were given.
         found: usize,
         /// How many there are.
@@ -159,6 +159,55 @@ pub enum Error {
     /// In an operation.
     #[error(transparent)]
     Ops(#[from] polaris_ops::Error),
+    /// In computing a text.
+    #[error(transparent)]
+    Llm(#[from] polaris_llm::Error),
+    /// Activations that no Hessian can have.
+    #[error(
+        "the text makes an activation of {value} in front of `{tensor}`; its model cannot be calibrated with it"
+    )]
+    Activations {
+        /// The tensor.
+        tensor: String,
+        /// The activation.
+        value: f32,
+    },
+    /// A text that is too short to calibrate with.
+    #[error("the text has {tokens} tokens, and a window {window}; give a longer text")]
+    ShortText {
+        /// What it has.
+        tokens: usize,
+        /// What is needed.
+        window: usize,
+    },
+    /// A window that cannot be computed.
+    #[error("a window of {window} tokens; 1 to {context} fit the context")]
+    Window {
+        /// What was asked for.
+        window: usize,
+        /// The context of the engine.
+        context: usize,
+    },
+    /// A Hessian that is larger than what may be used.
+    #[error(
+        "one Hessian of {columns} columns takes {needed} bytes; at most {limit} may be used for all"
+    )]
+    Memory {
+        /// The columns.
+        columns: usize,
+        /// The bytes that it takes.
+        needed: u64,
+        /// The bytes that may be used.
+        limit: u64,
+    },
+    /// A folder that is no work folder, or that of other work.
+    #[error("{}: {what}", folder.display())]
+    Work {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -170,21 +219,27 @@ impl Error {
         match self {
             Self::Gguf(error) => error.kind(),
             Self::Ops(error) => error.kind(),
+            Self::Llm(error) => error.kind(),
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::NotPositive { .. } | Self::Damaged { .. } => ErrorKind::InvalidData,
             Self::Quantised { .. }
             | Self::Override { .. }
             | Self::Bits { .. }
             | Self::EmptyGroup
-            | Self::Columns { .. }
+            | Self::Width { .. }
             | Self::Blocks { .. }
+            | Self::ShortText { .. }
+            | Self::Window { .. }
+            | Self::Work { .. }
             | Self::Damping { .. }
             | Self::Norm { .. }
             | Self::Rotation { .. }
             | Self::Strength { .. }
             | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
+            Self::Memory { .. } => ErrorKind::OutOfMemory,
             Self::NotFinite { .. }
+            | Self::Activations { .. }
             | Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
                 ErrorKind::NotFinite
             }

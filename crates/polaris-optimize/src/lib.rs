@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod block_gptq;
+mod calibrated;
 mod descent;
 mod error;
 mod feedback;
@@ -41,7 +42,8 @@ mod recipe;
 pub mod rotation;
 mod write;
 
-pub use block_gptq::gptq_blocks;
+pub use block_gptq::{BlockGptq, Costs, Encoded};
+pub use calibrated::{Calibrated, GptqOptions, Prepared, Stage};
 pub use descent::DescentOptions;
 pub use error::{Error, Result};
 pub use plan::{Override, Plan, PlanOptions, PlannedTensor};

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// If there are not as many of both, some are not finite, or the strength is none from 0 to 1.
 pub fn divisors(inputs: &[f32], weights: &[f32], strength: f32) -> Result<Vec<f32>> {
     if inputs.len() != weights.len() {
-        return Err(Error::Columns { found: weights.len(), expected: inputs.len() });
+        return Err(Error::Width { found: weights.len(), expected: inputs.len() });
     }
     if !(0.0..=1.0).contains(&strength) {
         return Err(Error::Strength { strength });

@@ -9,6 +9,7 @@ use polaris_gguf::{Tensor, TensorType, Writer, dequantize, quantize};
 use polaris_ops::encode_best;
 use polaris_runtime::cpu::CpuDevice;
 
+use crate::calibrated::{Parts, PartsReader, Prepared};
 use crate::{Error, Plan, PlannedTensor, Result};
 
 /// Elements that a thread encodes at a time, a multiple of all blocks.
@@ -63,6 +64,34 @@ impl Plan<'_> {
         progress: &mut dyn FnMut(Done),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<WrittenTensor>> {
+        self.write_from(path, cpu, None, progress, cancelled)
+    }
+
+    /// The same with the matrices that GPTQ has encoded. Once the file is whole, the work folder is removed.
+    ///
+    /// # Errors
+    /// As [`Plan::write`], and if a file of the work folder is damaged.
+    pub fn write_calibrated(
+        &self,
+        path: &Path,
+        cpu: &CpuDevice,
+        prepared: Prepared,
+        progress: &mut dyn FnMut(Done),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<WrittenTensor>> {
+        let written = self.write_from(path, cpu, Some(&prepared), progress, cancelled)?;
+        prepared.work.remove();
+        Ok(written)
+    }
+
+    fn write_from(
+        &self,
+        path: &Path,
+        cpu: &CpuDevice,
+        prepared: Option<&Prepared>,
+        progress: &mut dyn FnMut(Done),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<WrittenTensor>> {
         let run = Run {
             cpu,
             progress: RefCell::new(progress),
@@ -79,10 +108,11 @@ impl Plan<'_> {
         }
         writer.set(REPLACED[0], self.recipe.file_type())?;
         writer.set(REPLACED[1], QUANTIZATION_VERSION)?;
-        for (tensor, planned) in self.gguf.tensors().zip(self.tensors()) {
+        for (number, (tensor, planned)) in self.gguf.tensors().zip(self.tensors()).enumerate() {
             let run = &run;
+            let parts = prepared.and_then(|prepared| prepared.parts(number, planned));
             writer.tensor_from(&planned.name, &planned.dims, planned.to, move |out| {
-                run.tensor(&tensor, planned, out).map_err(|error| match error {
+                run.tensor(&tensor, planned, parts.as_ref(), out).map_err(|error| match error {
                     Failure::Io(error) => error,
                     Failure::Other(error) => {
                         let told = io::Error::other(error.to_string());
@@ -133,10 +163,12 @@ impl Run<'_> {
         &self,
         tensor: &Tensor<'_>,
         planned: &PlannedTensor,
+        parts: Option<&Parts<'_>>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let &PlannedTensor { from, to, .. } = planned;
         let mut sums = Sums::default();
+        let mut parts = parts.map(|parts| parts.open()).transpose()?;
         let batch = BATCH / from.block_elements() * from.block_bytes();
         for bytes in tensor.data().chunks(batch) {
             if (self.cancelled)() {
@@ -145,7 +177,7 @@ impl Run<'_> {
             if from == to {
                 out.write_all(bytes)?;
             } else {
-                let (encoded, some) = encode(self.cpu, planned, bytes)?;
+                let (encoded, some) = encode(self.cpu, planned, bytes, parts.as_mut())?;
                 sums.error += some.error;
                 sums.square += some.square;
                 out.write_all(&encoded)?;
@@ -169,18 +201,27 @@ impl Run<'_> {
     }
 }
 
-/// Some whole blocks in another type, and their sums.
-fn encode(cpu: &CpuDevice, planned: &PlannedTensor, bytes: &[u8]) -> Result<(Vec<u8>, Sums)> {
+/// Some whole blocks in another type, and their sums. They are read if they are there.
+fn encode(
+    cpu: &CpuDevice,
+    planned: &PlannedTensor,
+    bytes: &[u8],
+    there: Option<&mut PartsReader<'_>>,
+) -> Result<(Vec<u8>, Sums), Failure> {
     let &PlannedTensor { from, to, .. } = planned;
     let size = |ty: TensorType, elements: usize| elements / ty.block_elements() * ty.block_bytes();
     let mut encoded = vec![0; size(to, bytes.len() / from.block_bytes() * from.block_elements())];
+    let is_there = there.is_some();
+    if let Some(there) = there {
+        there.read(&mut encoded)?;
+    }
     let parts = encoded.chunks_mut(size(to, TASK)).zip(bytes.chunks(size(from, TASK)));
     let parts: Vec<_> =
         parts.map(|(to, from)| Mutex::new((to, from, Ok(Sums::default())))).collect();
     cpu.pool().run(parts.len(), |number| {
         let mut locked = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
         let (encoded, bytes, result) = &mut *locked;
-        *result = part(cpu, from, to, bytes, encoded);
+        *result = part(cpu, from, to, bytes, encoded, is_there);
     });
     let mut sums = Sums::default();
     for part in parts {
@@ -198,9 +239,11 @@ fn part(
     to: TensorType,
     bytes: &[u8],
     encoded: &mut [u8],
+    is_there: bool,
 ) -> Result<Sums, PartError> {
     let elements = dequantize(from, bytes)?;
     match to {
+        _ if is_there => {}
         TensorType::Block(block) => encode_best(cpu.simd(), block, &elements, encoded)?,
         _ => encoded.copy_from_slice(&quantize(to, &elements)?),
     }

@@ -6,6 +6,7 @@ pub mod bench_memory;
 pub mod bench_modes;
 pub mod bench_select;
 pub mod cache;
+mod calibrate;
 pub mod check;
 pub mod completions;
 pub mod devices;

@@ -10,7 +10,8 @@ use polaris::optimize::{Plan, PlanOptions, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
-use crate::arguments::{Global, Quantize};
+use super::calibrate::{self, Gptq};
+use crate::arguments::{Global, MethodName, Quantize};
 use crate::output::{Table, print_line};
 use crate::session::Session;
 use crate::{exit, interrupt, output};
@@ -26,6 +27,7 @@ struct Quantized<'a> {
     bytes_before: usize,
     bytes: usize,
     seconds: f64,
+    method: &'static str,
     tensors: Vec<Tensor<'a>>,
 }
 
@@ -38,6 +40,8 @@ struct Tensor<'a> {
     bytes: usize,
     relative_error: Option<f64>,
     reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gptq: Option<&'a Gptq>,
 }
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
@@ -57,9 +61,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     };
     let plan = Plan::new(&gguf, &settings)?;
     let begin = Instant::now();
-    let written = match out {
-        Some(out) => write(global, &plan, out)?,
-        None => Vec::new(),
+    let (written, by_gptq) = match out {
+        Some(out) => write(global, options, &gguf, &plan, out)?,
+        None => (Vec::new(), Vec::new()),
     };
     let seconds = begin.elapsed().as_secs_f64();
     if json {
@@ -71,14 +75,22 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
+            method: match options.method {
+                MethodName::Nearest => "nearest",
+                MethodName::Gptq => "gptq",
+            },
             tensors: (plan.tensors().iter().enumerate())
-                .map(|(number, tensor)| describe(tensor, error(number)))
+                .map(|(number, tensor)| Tensor {
+                    gptq: by_gptq.iter().find(|gptq| gptq.tensor == number),
+                    ..describe(tensor, error(number))
+                })
                 .collect(),
         };
         output::print_json("polaris.quantize/1", &result)?;
         return Ok(exit::OK);
     }
     print(&plan, &written)?;
+    calibrate::print(&plan, &by_gptq)?;
     match out {
         Some(out) => {
             let (out, model) = (out.display(), options.model.display());
@@ -102,9 +114,21 @@ fn check_place(out: &Path, model: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<WrittenTensor>> {
+fn write(
+    global: Global,
+    options: &Quantize,
+    gguf: &Gguf,
+    plan: &Plan<'_>,
+    out: &Path,
+) -> anyhow::Result<(Vec<WrittenTensor>, Vec<Gptq>)> {
     let session = Session::on_cpu(global)?;
-    let cpu = session.runtime.cpu().as_cpu().context("the CPU should be one")?;
+    let device = session.runtime.cpu();
+    let cpu = device.as_cpu().context("the CPU should be one")?;
+    let prepared = match options.method {
+        MethodName::Nearest => None,
+        MethodName::Gptq => Some(calibrate::gptq(options, gguf, plan, device, out)?),
+    };
+    let by_gptq = prepared.as_ref().map_or_else(Vec::new, calibrate::summary);
     let bar = output::byte_progress(Some(plan.bytes_before() as u64), "quantising");
     let names: Vec<_> = plan.tensors().iter().map(|tensor| tensor.name.clone()).collect();
     let mut progress = |done: polaris::optimize::Done| {
@@ -113,9 +137,14 @@ fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<Writ
             bar.set_message(polaris::printable(name).into_owned());
         }
     };
-    let written = plan.write(out, cpu, &mut progress, &interrupt::requested);
+    let written = match prepared {
+        None => plan.write(out, cpu, &mut progress, &interrupt::requested),
+        Some(prepared) => {
+            plan.write_calibrated(out, cpu, prepared, &mut progress, &interrupt::requested)
+        }
+    };
     bar.finish_and_clear();
-    Ok(written?)
+    Ok((written?, by_gptq))
 }
 
 fn describe(tensor: &polaris::optimize::PlannedTensor, relative_error: Option<f64>) -> Tensor<'_> {
@@ -127,6 +156,7 @@ fn describe(tensor: &polaris::optimize::PlannedTensor, relative_error: Option<f6
         bytes: tensor.bytes(),
         relative_error,
         reason: tensor.reason.as_deref(),
+        gptq: None,
     }
 }
 

@@ -57,6 +57,11 @@ impl Hessian {
         self.rows
     }
 
+    /// Where it is.
+    pub fn device(&self) -> &DeviceRef {
+        self.sum.device()
+    }
+
     /// Adds inputs, one behind the other.
     ///
     /// # Errors
@@ -85,7 +90,7 @@ impl Hessian {
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if other.columns != self.columns {
             let (found, expected) = (other.columns, self.columns);
-            return Err(Error::Columns { found, expected });
+            return Err(Error::Width { found, expected });
         }
         let mut sum =
             self.sum.buffer().host_slice_mut::<f32>().map_err(polaris_ops::Error::from)?;

@@ -20,7 +20,7 @@ pub fn descend(
     let columns = matrix.columns;
     check_matrix(elements, matrix.rows, columns)?;
     if hessian.columns() != columns {
-        return Err(Error::Columns { found: columns, expected: hessian.columns() });
+        return Err(Error::Width { found: columns, expected: hessian.columns() });
     }
     let mut floats = matrix.dequantize();
     let (grid, scaling) = (matrix.grid, |row, column| matrix.scaling(row, column));

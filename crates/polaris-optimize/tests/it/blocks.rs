@@ -1,8 +1,8 @@
 //! GPTQ in block formats.
 
 use polaris_blocks::Block;
-use polaris_optimize::hessian::{Factor, FactorOptions, Order};
-use polaris_optimize::{DescentOptions, Error, gptq_blocks};
+use polaris_optimize::hessian::{FactorOptions, Order};
+use polaris_optimize::{BlockGptq, Encoded, Error};
 
 use crate::drawn::{change, correlated, device, hessian, normal};
 
@@ -19,31 +19,26 @@ fn every_format_gains_and_means_what_it_says() {
     for (rows, columns) in [(11, 256), (3, 512), (9, 160)] {
         let weights = normal(columns as u64, rows * columns);
         let hessian = hessian(&device, &correlated(3, 2 * columns, columns), columns);
-        let squares = hessian.mean_squares().unwrap();
-        let mean = squares.iter().map(|&x| f64::from(x)).sum::<f64>() / columns as f64;
-        let damped = |bytes: &[u8], block: Block| {
-            let change = change(&weights, &decode(block, bytes));
-            let norm: f64 = change.iter().map(|&x| f64::from(x).powi(2)).sum();
-            (hessian.loss(&change).unwrap(), 0.01 * mean * norm)
+        let loss = |bytes: &[u8], block: Block| {
+            hessian.loss(&change(&weights, &decode(block, bytes))).unwrap()
         };
+        let outputs = hessian.loss(&weights).unwrap();
         for block in Block::ALL.into_iter().filter(|block| columns % block.elements() == 0) {
             let mut plain = vec![0; rows * columns / block.elements() * block.bytes()];
             block.encode_best(&weights, &mut plain).unwrap();
-            let (before, _) = damped(&plain, block);
+            let before = loss(&plain, block);
             let mut ratios = Vec::new();
             for order in [Order::Natural, Order::Activations] {
-                let options = FactorOptions { order, ..FactorOptions::default() };
-                let factor = Factor::new(&hessian, &options).unwrap();
-                let descent = DescentOptions::default();
-                for refined in [None, Some((&hessian, &descent))] {
-                    let (bytes, told) =
-                        gptq_blocks(&weights, block, &factor, refined, &|| false).unwrap();
-                    let (loss, added) = damped(&bytes, block);
+                for sweeps in [0, 20] {
+                    let options = FactorOptions { order, ..FactorOptions::default() };
+                    let method = BlockGptq::new(&hessian, &options, sweeps).unwrap();
+                    let Encoded { bytes, costs } =
+                        method.encode(&weights, block, &|| false).unwrap();
+                    let loss = loss(&bytes, block);
                     // What the method believes is what the decoder gives.
-                    assert!(
-                        (told - loss - added).abs() <= 1e-3 * (loss + added),
-                        "{block}: {told}"
-                    );
+                    assert!((costs.error - loss).abs() <= 1e-3 * loss, "{block}: {costs:?} {loss}");
+                    assert!((costs.nearest - before).abs() <= 1e-3 * before, "{block}: {costs:?}");
+                    assert!((costs.outputs - outputs).abs() <= 1e-3 * outputs);
                     ratios.push(loss / before);
                 }
             }
@@ -57,12 +52,12 @@ fn every_format_gains_and_means_what_it_says() {
 #[test]
 fn what_cannot_be_encoded_is_refused() {
     let device = device();
-    let factor = |columns: usize| {
+    let method = |columns: usize| {
         let hessian = hessian(&device, &correlated(3, 40, columns), columns);
-        Factor::new(&hessian, &FactorOptions::default()).unwrap()
+        BlockGptq::new(&hessian, &FactorOptions::default(), 5).unwrap()
     };
     let refused = |weights: &[f32], block, columns| {
-        gptq_blocks(weights, block, &factor(columns), None, &|| false).unwrap_err()
+        method(columns).encode(weights, block, &|| false).unwrap_err()
     };
     let error = refused(&[0.0; 64], Block::Q4_K, 64);
     assert!(error.to_string().contains("rows of 64") && error.to_string().contains("Q4_K"));
@@ -72,6 +67,7 @@ fn what_cannot_be_encoded_is_refused() {
     weights[40] = 1e38;
     assert!(matches!(refused(&weights, Block::Q4_0, 32), Error::Block(_)));
     assert!(matches!(refused(&weights[..63], Block::Q4_0, 32), Error::Elements { .. }));
-    let (bytes, loss) = gptq_blocks(&[0.0; 96], Block::Q4_0, &factor(32), None, &|| false).unwrap();
-    assert!(loss == 0.0 && decode(Block::Q4_0, &bytes).iter().all(|&x| x == 0.0));
+    let zeros = method(32).encode(&[0.0; 96], Block::Q4_0, &|| false).unwrap();
+    assert_eq!(zeros.costs.error, 0.0);
+    assert!(decode(Block::Q4_0, &zeros.bytes).iter().all(|&x| x == 0.0));
 }

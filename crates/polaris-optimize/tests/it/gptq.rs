@@ -252,5 +252,5 @@ fn columns_without_inputs_are_rounded_and_bad_matrices_refused() {
     let mut matrix = nearest(&weights, 3, 10, Grid::INT8, Clip::Search).unwrap();
     let other = crate::drawn::hessian(&device, &[1.0; 4], 4);
     let error = descend(&weights, &mut matrix, &other, &DescentOptions::default(), &|| false);
-    assert!(matches!(error, Err(Error::Columns { found: 10, expected: 4 })));
+    assert!(matches!(error, Err(Error::Width { found: 10, expected: 4 })));
 }

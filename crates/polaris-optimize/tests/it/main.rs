@@ -1,10 +1,14 @@
 //! GGUF files that are quantised.
 
 mod blocks;
+mod calibrated;
 mod drawn;
 mod gptq;
 mod hessian;
 mod methods;
+#[path = "../../../polaris-llm/tests/it/tiny.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod tiny;
 
 use std::path::Path;
 

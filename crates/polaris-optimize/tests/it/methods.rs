@@ -175,7 +175,7 @@ fn migration_changes_no_product_and_makes_eight_bits_suffice() {
 #[test]
 fn migration_refuses_nonsense_and_leaves_silent_columns() {
     assert_eq!(divisors(&[0.0, 4.0, 1.0], &[1.0, 0.0, 1.0], 0.5).unwrap(), [1.0; 3]);
-    assert!(matches!(divisors(&[1.0], &[1.0, 1.0], 0.5), Err(Error::Columns { .. })));
+    assert!(matches!(divisors(&[1.0], &[1.0, 1.0], 0.5), Err(Error::Width { .. })));
     assert!(matches!(divisors(&[1.0], &[1.0], 1.5), Err(Error::Strength { .. })));
     assert!(matches!(divisors(&[1.0], &[1.0], f32::NAN), Err(Error::Strength { .. })));
     assert!(matches!(divisors(&[f32::NAN], &[1.0], 0.5), Err(Error::NotFinite { .. })));
