@@ -23,7 +23,7 @@ pub use llm::{
     Tokenize,
 };
 pub use model::{BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, Run};
-pub use quantize::{Calibration, MethodName, Quantize};
+pub use quantize::{MethodName, Quantize};
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 
