@@ -1,7 +1,7 @@
 //! Writes a model with the matrices of its layers rounded to integers by each method, dequantised, so that `polaris
 //! perplexity` can score what the methods cost. Embedding and output stay as they are.
 //!
-//! `cargo run --release -p polaris-optimize --example int4 -- MODEL.gguf CALIBRATION.txt FOLDER [BITS] [GROUP]`
+//! `cargo run --release -p polaris-optimize --example int4 -- MODEL.gguf CALIBRATION.txt FOLDER [BITS] [GROUP] [METHOD]`
 //!
 //! `bench/llm/methods.py` makes a table of the files. For models without experts: each matrix has one Hessian in memory.
 
@@ -15,14 +15,16 @@ use polaris_llm::{
 };
 use polaris_optimize::DescentOptions;
 use polaris_optimize::hessian::{Factor, FactorOptions, Hessian, Order};
-use polaris_optimize::integer::{Clip, Grid, HqqOptions, IntMatrix, descend, gptq, hqq, nearest};
+use polaris_optimize::integer::{
+    Clip, Grid, HqqOptions, IntMatrix, descend, gptq, hqq, hqq_real, nearest,
+};
 use polaris_runtime::{DeviceRef, MappedFile, Runtime, RuntimeOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
 const WINDOW: usize = 256;
 
-const METHODS: [&str; 9] = [
+const METHODS: [&str; 10] = [
     "nearest-extremes",
     "nearest",
     "hqq",
@@ -32,6 +34,7 @@ const METHODS: [&str; 9] = [
     "gptq-descent",
     "nearest-descent",
     "hqq-descent",
+    "hqq-real",
 ];
 
 struct Hessians<'a> {
@@ -60,12 +63,13 @@ impl Observe for Hessians<'_> {
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [model, text, folder, ..] = &arguments[..] else {
-        return Err("MODEL.gguf CALIBRATION.txt FOLDER [BITS] [GROUP]".into());
+        return Err("MODEL.gguf CALIBRATION.txt FOLDER [BITS] [GROUP] [METHOD]".into());
     };
     let number = |at: usize, default: usize| match arguments.get(at) {
         Some(text) => text.parse().map_err(Failure::from),
         None => Ok(default),
     };
+    let wanted = arguments.get(5).map_or("", String::as_str);
     let (bits, group) = (number(3, 4)? as u32, number(4, 64)?);
     let gguf =
         Gguf::open(Path::new(model), |path| MappedFile::open(path).map(|file| file.bytes()))?;
@@ -75,7 +79,10 @@ fn main() -> Result<(), Failure> {
     let hessians = collect(&gguf, device, &std::fs::read_to_string(text)?)?;
     for symmetric in [true, false] {
         let grid = Grid { bits, group: Some(group), symmetric };
-        for method in METHODS {
+        for method in METHODS.into_iter().filter(|method| wanted.is_empty() || wanted == *method) {
+            if symmetric && method == "hqq-real" {
+                continue;
+            }
             let kind = if symmetric { "symmetric" } else { "affine" };
             let path = Path::new(folder).join(format!("{method}-{kind}.gguf"));
             let mut writer = Writer::new();
@@ -87,8 +94,7 @@ fn main() -> Result<(), Failure> {
             for tensor in gguf.tensors() {
                 let mut floats = tensor.to_f32()?;
                 if let Some(hessian) = hessians.get(tensor.name()) {
-                    let matrix = levels(method, &floats, grid, hessian)?;
-                    let quantised = matrix.dequantize();
+                    let quantised = quantised(method, &floats, grid, hessian)?;
                     let change: Vec<f32> =
                         floats.iter().zip(&quantised).map(|(a, b)| a - b).collect();
                     loss += hessian.loss(&change)? / hessian.loss(&floats)?;
@@ -138,21 +144,26 @@ fn collect(
     }
 }
 
-fn levels(
+/// What becomes of a matrix.
+fn quantised(
     method: &str,
     floats: &[f32],
     grid: Grid,
     hessian: &Hessian,
-) -> Result<IntMatrix, Failure> {
+) -> Result<Vec<f32>, Failure> {
     let columns = hessian.columns();
     let rows = floats.len() / columns;
+    if method == "hqq-real" {
+        let matrix = hqq_real(floats, rows, columns, grid, &HqqOptions::default())?;
+        return Ok(matrix.dequantize());
+    }
     let (name, descends) = match method.strip_suffix("-descent") {
         Some(name) => (name, true),
         None => (method, false),
     };
     let clip = if name.ends_with("extremes") { Clip::Extremes } else { Clip::Search };
     let order = if name.ends_with("act-order") { Order::Activations } else { Order::Natural };
-    let mut matrix = match name.split('-').next() {
+    let mut matrix: IntMatrix = match name.split('-').next() {
         Some("nearest") => nearest(floats, rows, columns, grid, clip)?,
         Some("hqq") => hqq(floats, rows, columns, grid, &HqqOptions::default())?,
         _ => {
@@ -163,5 +174,5 @@ fn levels(
     if descends {
         descend(floats, &mut matrix, hessian, &DescentOptions::default(), &|| false)?;
     }
-    Ok(matrix)
+    Ok(matrix.dequantize())
 }

@@ -113,6 +113,9 @@ pub enum Error {
         /// What was asked for.
         norm: f64,
     },
+    /// Real zero points for a grid that has none.
+    #[error("a symmetric grid has no zero points; real ones need an affine grid")]
+    Symmetric,
     /// Blocks that a rotation cannot have.
     #[error(
         "blocks of {block} in rows of {columns}; a rotation needs blocks of a power of two that fill rows"
@@ -233,6 +236,7 @@ impl Error {
             | Self::Work { .. }
             | Self::Damping { .. }
             | Self::Norm { .. }
+            | Self::Symmetric
             | Self::Rotation { .. }
             | Self::Strength { .. }
             | Self::Elements { .. } => ErrorKind::InvalidArgument,

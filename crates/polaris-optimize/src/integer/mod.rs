@@ -11,7 +11,7 @@ mod nearest;
 
 pub use descent::descend;
 pub use gptq::{Levelled, gptq};
-pub use hqq::{HqqOptions, hqq};
+pub use hqq::{HqqOptions, RealMatrix, RealScaling, hqq, hqq_real};
 pub use nearest::{Clip, nearest};
 
 use crate::{Error, Result};

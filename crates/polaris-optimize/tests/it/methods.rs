@@ -2,15 +2,15 @@
 
 use polaris_core::random::SplitMix64;
 use polaris_optimize::Error;
-use polaris_optimize::integer::{Clip, Grid, HqqOptions, IntMatrix, hqq, nearest};
+use polaris_optimize::integer::{Clip, Grid, HqqOptions, IntMatrix, hqq, hqq_real, nearest};
 use polaris_optimize::migration::{divide, divisors, extremes, multiply};
 use polaris_optimize::rotation::Rotation;
 
 use crate::drawn::{change, normal, output_error};
 
 /// `sum |w - q|^p`.
-fn norm(weights: &[f32], matrix: &IntMatrix, p: f64) -> f64 {
-    change(weights, &matrix.dequantize()).iter().map(|&e| f64::from(e.abs()).powf(p)).sum()
+fn norm(weights: &[f32], floats: &[f32], p: f64) -> f64 {
+    change(weights, floats).iter().map(|&e| f64::from(e.abs()).powf(p)).sum()
 }
 
 #[test]
@@ -18,39 +18,43 @@ fn hqq_has_the_smaller_norm() {
     let mut weights = normal(3, 64 * 128);
     // Heavy tails: a few weights are large.
     weights.iter_mut().step_by(23).for_each(|w| *w *= 4.0);
-    for grid in [Grid::int4(64), Grid { symmetric: false, ..Grid::int4(64) }, Grid::int4(37)] {
-        let rounded =
-            [Clip::Extremes, Clip::Search].map(|clip| nearest(&weights, 64, 128, grid, clip));
+    let affine = Grid { symmetric: false, ..Grid::int4(64) };
+    for grid in [Grid::int4(64), affine, Grid::int4(37)] {
+        let plain = nearest(&weights, 64, 128, grid, Clip::Extremes).unwrap();
         let found = hqq(&weights, 64, 128, grid, &HqqOptions::default()).unwrap();
-        let ours = norm(&weights, &found, 0.7);
-        for rounded in rounded {
-            let theirs = norm(&weights, &rounded.unwrap(), 0.7);
-            println!("{grid:?}: {:.3}", ours / theirs);
-            assert!(ours < 0.99 * theirs, "{grid:?}: {ours} {theirs}");
-        }
+        let ratio =
+            norm(&weights, &found.dequantize(), 0.7) / norm(&weights, &plain.dequantize(), 0.7);
+        println!("{grid:?}: {ratio:.3}");
+        assert!(ratio < 0.98, "{grid:?}: {ratio}");
+    }
+    // Real zero points leave less than a searched range, by both norms.
+    let found = hqq_real(&weights, 64, 128, affine, &HqqOptions::default()).unwrap().dequantize();
+    let searched = nearest(&weights, 64, 128, affine, Clip::Search).unwrap().dequantize();
+    for p in [0.7, 2.0] {
+        let ratio = norm(&weights, &found, p) / norm(&weights, &searched, p);
+        println!("real zero points, {p}: {ratio:.3}");
+        assert!(ratio < 0.99, "{p}: {ratio}");
     }
 }
 
 #[test]
-fn hqq_finds_levels_that_outliers_hide() {
-    // Levels times a scale, and in each group an outlier that no level comes near to.
+fn hqq_finds_zero_points_between_levels() {
+    // Sixteen evenly spaced floats, none of which is zero.
     let mut random = SplitMix64::new(8);
-    let grid = Grid::int4(32);
+    let grid = Grid { symmetric: false, ..Grid::int4(64) };
     let mut weights = Vec::new();
     for group in 0..40 {
         let scale = 0.01 + 0.001 * group as f32;
-        weights.extend((0..32).map(|_| scale * ((random.unit() * 15.0).floor() - 7.0) as f32));
-        let last = weights.len() - 1;
-        weights[last] = 14.0 * scale;
+        let level =
+            |i: usize| if i < 16 { i as f32 } else { (random.unit() * 16.0).floor() as f32 };
+        weights.extend((0..64).map(level).map(|level| scale * (level - 7.4)));
     }
-    let exact = |matrix: &IntMatrix| {
-        let near = |(w, q): (&f32, f32)| usize::from((w - q).abs() < 1e-3);
-        weights.iter().zip(matrix.dequantize()).map(near).sum::<usize>()
-    };
-    let found = exact(&hqq(&weights, 40, 32, grid, &HqqOptions::default()).unwrap());
-    let rounded = exact(&nearest(&weights, 40, 32, grid, Clip::Search).unwrap());
-    println!("of {}: {found} by HQQ, {rounded} by least squares", weights.len());
-    assert!(found >= 40 * 30 && rounded < 40 * 20);
+    let error = |floats: Vec<f32>| norm(&weights, &floats, 2.0);
+    let found = hqq_real(&weights, 40, 64, grid, &HqqOptions::default()).unwrap();
+    let rounded = nearest(&weights, 40, 64, grid, Clip::Search).unwrap();
+    let ratio = error(found.dequantize()) / error(rounded.dequantize());
+    println!("{ratio:.1e} of the squared error of rounding");
+    assert!(ratio < 1e-3, "{ratio}");
 }
 
 #[test]
@@ -65,6 +69,7 @@ fn hqq_refuses_what_it_cannot_do_and_keeps_what_is_simple() {
             );
         }
     }
+    assert!(matches!(hqq_real(&[1.0], 1, 1, Grid::INT8, &options), Err(Error::Symmetric)));
     let none = HqqOptions { norm: 0.0, ..options };
     assert!(matches!(hqq(&[1.0], 1, 1, Grid::INT8, &none), Err(Error::Norm { .. })));
     assert!(hqq(&[f32::NAN], 1, 1, Grid::INT8, &options).is_err());
