@@ -69,7 +69,7 @@ fn gptq_takes_a_text_and_says_what_it_gained() {
     let words: String = (0..700u32).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect();
     std::fs::write(&text, words).unwrap();
     let quantize = format!(
-        "quantize {model} -o {small} --type F16 --tensor blk.1.=Q8_0 --tensor token_embd=Q8_0 --method gptq --window 64"
+        "quantize {model} -o {small} --type F16 --tensor blk.1.=Q8_0 --tensor token_embd=Q8_0 --method gptq"
     );
     home.run(&quantize).exits_with(2);
     let nothing = home.run(&format!("{quantize} --calibrate {model}.none")).exits_with(3);
@@ -79,7 +79,8 @@ fn gptq_takes_a_text_and_says_what_it_gained() {
     let wrong = home.run(&format!("{quantize} --calibrate {path} --damping 2")).exits_with(3);
     assert!(wrong.stderr.contains("0 to 1"), "{wrong:#?}");
     assert!(!home.path("small.gguf").exists());
-    let done = home.run(&format!("{quantize} --calibrate {path} --json")).exits_with(0).json();
+    let done =
+        home.run(&format!("{quantize} --calibrate {path} --window 64 --json")).exits_with(0).json();
     assert_eq!(done["method"], "gptq");
     let gptq = |name: &str| {
         let all = done["tensors"].as_array().unwrap();
@@ -95,7 +96,8 @@ fn gptq_takes_a_text_and_says_what_it_gained() {
     let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".work")), "{left:?}");
     home.run(&format!("generate {small} -p a -n 3 --device cpu")).exits_with(0);
-    let told =
-        home.run(&format!("{quantize} --calibrate {path} --windows 1 --sweeps 0")).exits_with(0);
+    let told = home
+        .run(&format!("{quantize} --calibrate {path} --window 64 --windows 1 --sweeps 0"))
+        .exits_with(0);
     assert!(told.stdout.contains("rounded to nearest: token_embd.weight"), "{told:#?}");
 }
