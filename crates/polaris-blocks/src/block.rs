@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CHUNK, Error, Levels, Refusal, Result, Simd};
+use crate::{CHUNK, Error, Levels, Refusal, Result, Simd, Values};
 
 /// One format, as a type. Names and sizes are those of [`Block`].
 pub trait Blocks {
@@ -17,12 +17,17 @@ pub trait Blocks {
     const GROUP: usize;
     /// The highest level of an element.
     const HIGHEST: u8;
+    /// What the numbers that elements are stored as stand for.
+    const VALUES: Values;
 
     /// The elements of one block. Implementations are always inlined and free of branches on data.
     fn decode(block: &[u8], elements: &mut [f32]);
 
     /// The same of [`CHUNK`](crate::CHUNK) elements, before they are multiplied: see [`Levels`]. Always inlined, too.
     fn levels<S: Simd>(simd: S, blocks: &[u8]) -> Levels<S>;
+
+    /// Writes numbers of the elements of one block, below the count of [`Self::VALUES`]; scales stay.
+    fn write_numbers(numbers: &[u8], block: &mut [u8]);
 
     /// One block that comes near to finite elements: each rounded to the nearest that the scales allow, which follow from
     /// extremes alone. That of Q4_0 and Q8_0, which caches are written in, is always inlined.

@@ -15,7 +15,7 @@
 
 use crate::bits::{half, part, whole};
 use crate::levels::{centred, each_of, less_32};
-use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, k_encode, search};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, Values, k_encode, search};
 
 /// The same for each of the four groups whose fields share bytes. Where two fields make a weight, decoders make four
 /// weights of a byte at a time: with constant shifts these loops vectorise.
@@ -78,6 +78,7 @@ impl Blocks for Q2_K {
     const BYTES: usize = 16 + 64 + 2 + 2;
     const GROUP: usize = 16;
     const HIGHEST: u8 = 3;
+    const VALUES: Values = Values::Whole { lowest: 0, count: 4 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -106,6 +107,10 @@ impl Blocks for Q2_K {
         }
     }
 
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        k_encode::q2_numbers(|i| numbers[i], block);
+    }
+
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q2(x, out)
     }
@@ -131,6 +136,7 @@ impl Blocks for Q3_K {
     const BYTES: usize = 32 + 64 + 12 + 2;
     const GROUP: usize = 16;
     const HIGHEST: u8 = 7;
+    const VALUES: Values = Values::Whole { lowest: -4, count: 8 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -168,6 +174,10 @@ impl Blocks for Q3_K {
         centred(simd, levels, simd.times_half(scales, part(block, 108)), 4.0)
     }
 
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        k_encode::q3_numbers(|i| numbers[i], block);
+    }
+
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q3(x, out)
     }
@@ -193,6 +203,7 @@ impl Blocks for Q4_K {
     const BYTES: usize = 2 + 2 + 12 + 128;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 15;
+    const VALUES: Values = Values::Whole { lowest: 0, count: 16 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -220,6 +231,10 @@ impl Blocks for Q4_K {
         Levels::by_32(levels, simd.times_halves(both, part(block, 0)))
     }
 
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        k_encode::q4_numbers(|i| numbers[i], block);
+    }
+
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q4(x, out)
     }
@@ -245,6 +260,7 @@ impl Blocks for Q5_K {
     const BYTES: usize = 2 + 2 + 12 + 32 + 128;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 31;
+    const VALUES: Values = Values::Whole { lowest: 0, count: 32 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -275,6 +291,10 @@ impl Blocks for Q5_K {
         Levels::by_32(levels, simd.times_halves(both, part(block, 0)))
     }
 
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        k_encode::q5_numbers(|i| numbers[i], block);
+    }
+
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
         k_encode::q5(x, out)
     }
@@ -300,6 +320,7 @@ impl Blocks for Q6_K {
     const BYTES: usize = 128 + 64 + 16 + 2;
     const GROUP: usize = 16;
     const HIGHEST: u8 = 63;
+    const VALUES: Values = Values::Whole { lowest: -32, count: 64 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -335,6 +356,10 @@ impl Blocks for Q6_K {
         });
         let scales = simd.floats(u128::from_le_bytes(*part(block, 192)));
         centred(simd, levels, simd.times_half(scales, part(block, 208)), 32.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        k_encode::q6_numbers(|i| numbers[i], block);
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {

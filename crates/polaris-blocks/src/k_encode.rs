@@ -92,10 +92,16 @@ pub(crate) fn pack_q2(
     number: impl Fn(usize) -> u8,
     out: &mut [u8],
 ) {
-    out[..80].fill(0);
     for (byte, (scale, min)) in out.iter_mut().zip(scales.iter().zip(mins)) {
         *byte = scale | min << 4;
     }
+    q2_numbers(number, out);
+}
+
+/// The numbers alone.
+#[inline(always)]
+pub(crate) fn q2_numbers(number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[16..80].fill(0);
     for i in 0..256 {
         out[16 + 32 * (i / 128) + i % 32] |= number(i) << (i % 128 / 32 * 2);
     }
@@ -110,12 +116,19 @@ pub(crate) fn q3(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
 /// The same of Q3_K, whose numbers are raised by 4.
 #[inline(always)]
 pub(crate) fn pack_q3(scales: &[i8; 16], number: impl Fn(usize) -> u8, out: &mut [u8]) {
-    out[..108].fill(0);
+    out[96..108].fill(0);
     for (group, scale) in scales.iter().enumerate() {
         let raised = (scale + 32) as u8;
         out[96 + group % 8] |= (raised & 15) << (group / 8 * 4);
         out[104 + group % 4] |= (raised >> 4) << (group / 4 * 2);
     }
+    q3_numbers(number, out);
+}
+
+/// The numbers alone.
+#[inline(always)]
+pub(crate) fn q3_numbers(number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[..96].fill(0);
     for i in 0..256 {
         let q = number(i);
         out[i % 32] |= (q >> 2) << (i / 32);
@@ -123,7 +136,7 @@ pub(crate) fn pack_q3(scales: &[i8; 16], number: impl Fn(usize) -> u8, out: &mut
     }
 }
 
-/// Packs the scales and minima of Q4_K and Q5_K, and zeros after them.
+/// Packs the scales and minima of Q4_K and Q5_K.
 #[inline(always)]
 fn pack_ranges(scales: &[u8; 8], mins: &[u8; 8], out: &mut [u8]) {
     out.fill(0);
@@ -153,7 +166,14 @@ pub(crate) fn pack_q4(
     number: impl Fn(usize) -> u8,
     out: &mut [u8],
 ) {
-    pack_ranges(scales, mins, &mut out[4..]);
+    pack_ranges(scales, mins, &mut out[4..16]);
+    q4_numbers(number, out);
+}
+
+/// The numbers alone.
+#[inline(always)]
+pub(crate) fn q4_numbers(number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[16..].fill(0);
     for i in 0..256 {
         out[16 + 32 * (i / 64) + i % 32] |= number(i) << (i % 64 / 32 * 4);
     }
@@ -173,7 +193,14 @@ pub(crate) fn pack_q5(
     number: impl Fn(usize) -> u8,
     out: &mut [u8],
 ) {
-    pack_ranges(scales, mins, &mut out[4..]);
+    pack_ranges(scales, mins, &mut out[4..16]);
+    q5_numbers(number, out);
+}
+
+/// The numbers alone.
+#[inline(always)]
+pub(crate) fn q5_numbers(number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[16..].fill(0);
     for i in 0..256 {
         let q = number(i);
         out[16 + i % 32] |= (q >> 4) << (i / 32);
@@ -190,10 +217,16 @@ pub(crate) fn q6(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
 /// The same of Q6_K, whose numbers are raised by 32.
 #[inline(always)]
 pub(crate) fn pack_q6(scales: &[i8; 16], number: impl Fn(usize) -> u8, out: &mut [u8]) {
-    out[..208].fill(0);
     for (group, &scale) in scales.iter().enumerate() {
         out[192 + group] = scale as u8;
     }
+    q6_numbers(number, out);
+}
+
+/// The numbers alone.
+#[inline(always)]
+pub(crate) fn q6_numbers(number: impl Fn(usize) -> u8, out: &mut [u8]) {
+    out[..192].fill(0);
     for i in 0..256 {
         let q = number(i);
         out[64 * (i / 128) + i % 64] |= (q & 15) << (i % 128 / 64 * 4);

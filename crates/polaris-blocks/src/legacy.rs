@@ -12,7 +12,7 @@
 
 use crate::bits::{bounds, extreme, half, inverse, part, whole, write_half};
 use crate::levels::{each_of, fives, nibbles, pairs};
-use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, search};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, Values, search};
 
 /// The numbers of 16 bytes of nibbles, made into weights.
 #[inline(always)]
@@ -69,6 +69,7 @@ impl Blocks for Q4_0 {
     const BYTES: usize = 2 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 15;
+    const VALUES: Values = Values::Whole { lowest: -8, count: 16 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -81,6 +82,10 @@ impl Blocks for Q4_0 {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = nibbles(simd, blocks, Self::BYTES, 2);
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 8.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack(|j| numbers[j], &mut block[2..]);
     }
 
     #[inline(always)]
@@ -114,6 +119,7 @@ impl Blocks for Q4_1 {
     const BYTES: usize = 2 + 2 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 15;
+    const VALUES: Values = Values::Whole { lowest: 0, count: 16 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -127,6 +133,10 @@ impl Blocks for Q4_1 {
         let both = simd.halves::<{ Self::BYTES }>(blocks, [0, 2]);
         let levels = nibbles(simd, blocks, Self::BYTES, 4);
         Levels::by_32(levels, simd.times_each(both, [1.0, -1.0]))
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack(|j| numbers[j], &mut block[4..]);
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -160,6 +170,7 @@ impl Blocks for Q5_0 {
     const BYTES: usize = 2 + 4 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 31;
+    const VALUES: Values = Values::Whole { lowest: -16, count: 32 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -172,6 +183,11 @@ impl Blocks for Q5_0 {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = fives(simd, blocks, Self::BYTES, 2, 6);
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 16.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack_fifth(|j| numbers[j], &mut block[2..6]);
+        pack(|j| numbers[j], &mut block[6..]);
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -205,6 +221,7 @@ impl Blocks for Q5_1 {
     const BYTES: usize = 2 + 2 + 4 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 31;
+    const VALUES: Values = Values::Whole { lowest: 0, count: 32 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -218,6 +235,11 @@ impl Blocks for Q5_1 {
         let both = simd.halves::<{ Self::BYTES }>(blocks, [0, 2]);
         let levels = fives(simd, blocks, Self::BYTES, 4, 8);
         Levels::by_32(levels, simd.times_each(both, [1.0, -1.0]))
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack_fifth(|j| numbers[j], &mut block[4..8]);
+        pack(|j| numbers[j], &mut block[8..]);
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -253,6 +275,7 @@ impl Blocks for Q8_0 {
     const BYTES: usize = 2 + 32;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 255;
+    const VALUES: Values = Values::Whole { lowest: -127, count: 255 };
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -272,6 +295,12 @@ impl Blocks for Q8_0 {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = pairs!(blocks, Self::BYTES, 2, a, b => simd.without_sign(simd.pair(a, b)));
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 128.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        for (byte, &number) in block[2..].iter_mut().zip(numbers) {
+            *byte = number.wrapping_sub(127);
+        }
     }
 
     #[inline(always)]

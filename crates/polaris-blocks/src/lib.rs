@@ -25,6 +25,7 @@
 mod bits;
 mod block;
 mod error;
+mod grid;
 mod k;
 mod k_encode;
 mod legacy;
@@ -35,6 +36,7 @@ mod table;
 
 pub use block::{Block, Blocks, MOST_ELEMENTS};
 pub use error::{Error, Refusal, Result};
+pub use grid::{Step, Values};
 pub use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use levels::{CHUNK, Levels, each_i16};

@@ -9,8 +9,9 @@
 //! Nibbles lie as in Q4_0: the lower one of byte j is weight j of its 32, the upper one weight j + 16.
 
 use crate::bits::{extreme, half, inverse, nearest, part, whole, write_half};
+use crate::legacy::pack;
 use crate::levels::{each_of, less_32, looked_up};
-use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, search};
+use crate::{Block, Blocks, CHUNK, Levels, Refusal, Simd, Values, search};
 
 /// llama.cpp's values for weights that are denser around zero.
 pub(crate) const NON_LINEAR: [f32; 16] = [
@@ -21,11 +22,12 @@ pub(crate) const NON_LINEAR: [f32; 16] = [
 /// The same, raised by 128.
 const NON_LINEAR_LEVELS: [u8; 16] = raised(NON_LINEAR, 128);
 
-/// E2M1 numbers, doubled and raised by 12.
-const E2M1_LEVELS: [u8; 16] = raised(
-    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0],
-    12,
-);
+/// E2M1 numbers, doubled.
+const E2M1: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
+
+/// The same, raised by 12.
+const E2M1_LEVELS: [u8; 16] = raised(E2M1, 12);
 
 /// Whole numbers without signs.
 const fn raised(values: [f32; 16], by: i32) -> [u8; 16] {
@@ -74,6 +76,7 @@ impl Blocks for IQ4_NL {
     const BYTES: usize = 2 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 241;
+    const VALUES: Values = Values::Table(&NON_LINEAR);
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -90,6 +93,10 @@ impl Blocks for IQ4_NL {
         let blocks = &blocks[..8 * Self::BYTES];
         let levels = looked_up(simd, &NON_LINEAR_LEVELS, blocks, Self::BYTES, 2);
         Levels::centred_by_32(simd, levels, simd.halves::<{ Self::BYTES }>(blocks, [0; 2]), 128.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack(|j| numbers[j], &mut block[2..]);
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -123,6 +130,7 @@ impl Blocks for IQ4_XS {
     const BYTES: usize = 2 + 2 + 4 + 128;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 241;
+    const VALUES: Values = Values::Table(&NON_LINEAR);
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -157,6 +165,11 @@ impl Blocks for IQ4_XS {
         let scales = u128::from(low | high << 4);
         let scales = simd.floats(less_32(scales | scales << 64));
         Levels::centred_by_32(simd, levels, simd.times_half(scales, part(block, 0)), 128.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        let groups = numbers.as_chunks::<32>().0.iter().zip(block[8..].as_chunks_mut::<16>().0);
+        groups.for_each(|(numbers, out)| pack(|j| numbers[j], out));
     }
 
     fn encode_nearest(x: &[f32], out: &mut [u8]) -> Result<(), Refusal> {
@@ -204,6 +217,7 @@ impl Blocks for MXFP4 {
     const BYTES: usize = 1 + 16;
     const GROUP: usize = 32;
     const HIGHEST: u8 = 24;
+    const VALUES: Values = Values::Table(&E2M1);
 
     #[inline(always)]
     fn decode(block: &[u8], y: &mut [f32]) {
@@ -221,6 +235,10 @@ impl Blocks for MXFP4 {
         let levels = looked_up(simd, &E2M1_LEVELS, blocks, Self::BYTES, 1);
         let scales = each_of!(8, block => mxfp4_scale(blocks[block * Self::BYTES]));
         Levels::centred_by_32(simd, levels, simd.repeated(scales), 12.0)
+    }
+
+    fn write_numbers(numbers: &[u8], block: &mut [u8]) {
+        pack(|j| numbers[j], &mut block[1..]);
     }
 
     /// The bytes of the Python package, but that blocks below 2^-125 get the smallest exponent, where the package lets it

@@ -209,6 +209,86 @@ pub enum Error {
         /// Some names that it has.
         some: String,
     },
+    /// Rows that do not fill blocks.
+    #[error("rows of {columns} do not fill blocks of {block}, which have {}", block.elements())]
+    Blocks {
+        /// The format.
+        block: polaris_blocks::Block,
+        /// Elements of a row.
+        columns: usize,
+    },
+    /// Weights that cannot be encoded.
+    #[error(transparent)]
+    Block(polaris_blocks::Error),
+    /// Inputs of another length than the columns that they are for.
+    #[error("{found} columns were given; there are {expected}")]
+    Width {
+        /// How many were given.
+        found: usize,
+        /// How many there are.
+        expected: usize,
+    },
+    /// A damping that is no part of the diagonal.
+    #[error("a damping of {damping}; it is a part of the diagonal, 0 to 1")]
+    Damping {
+        /// What was asked for.
+        damping: f64,
+    },
+    /// An exponent that makes no norm.
+    #[error("a norm with exponent {norm}; exponents are above 0, at most 2")]
+    Norm {
+        /// What was asked for.
+        norm: f64,
+    },
+    /// Real zero points for a grid that has none.
+    #[error("a symmetric grid has no zero points; real ones need an affine grid")]
+    Symmetric,
+    /// Blocks that a rotation cannot have.
+    #[error(
+        "blocks of {block} in rows of {columns}; a rotation needs blocks of a power of two that fill rows"
+    )]
+    Rotation {
+        /// Elements of a block.
+        block: usize,
+        /// Elements of a row.
+        columns: usize,
+    },
+    /// A strength that is no part.
+    #[error("a strength of {strength}; 0 leaves activations as they are, 1 evens them out")]
+    Strength {
+        /// What was asked for.
+        strength: f32,
+    },
+    /// Sums of inputs that cannot be: squares are not negative.
+    #[error(
+        "the Hessian is not positive definite at column {column}, even with {damping} times the mean of its diagonal added to \
+         it; it is damaged, or sums of its inputs are beyond f32"
+    )]
+    NotPositive {
+        /// The column.
+        column: usize,
+        /// What was added to the diagonal, as a part of its mean.
+        damping: f64,
+    },
+    /// A file that is not what was written.
+    #[error("{}: {what}; remove it, so that it is made again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file that could not be read or written.
+    #[error("{}: {source}{}", path.display(), polaris_files::write_advice(source))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// In an operation.
+    #[error(transparent)]
+    Ops(#[from] polaris_ops::Error),
     /// Activations that are no numbers, or beyond `f32`.
     #[error(
         "what `{tensor}` is multiplied with has {sum} as a sum of squares; the model or the text makes no finite activations"
@@ -335,6 +415,36 @@ pub enum Error {
         /// What kind of error it is.
         kind: ErrorKind,
     },
+    /// An activation that no Hessian can have.
+    #[error(
+        "the text makes an activation of {value} in front of `{tensor}`; its model cannot be calibrated with it"
+    )]
+    NotFiniteInput {
+        /// The tensor.
+        tensor: String,
+        /// The activation.
+        value: f32,
+    },
+    /// A Hessian that is larger than what may be used.
+    #[error(
+        "one Hessian of {columns} columns takes {needed} bytes; at most {limit} may be used for all"
+    )]
+    Memory {
+        /// The columns.
+        columns: usize,
+        /// The bytes that it takes.
+        needed: u64,
+        /// The bytes that may be used.
+        limit: u64,
+    },
+    /// A folder that is no work folder, or that of other work.
+    #[error("{}: {what}", folder.display())]
+    Work {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The user stopped it.
     #[error("it was stopped before the file was whole; nothing was written")]
     Cancelled,
@@ -347,6 +457,10 @@ impl Error {
             Self::Gguf(error) => error.kind(),
             Self::Llm(error) => error.kind(),
             Self::Runtime(error) => error.kind(),
+            Self::Ops(error) => error.kind(),
+            Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::NotPositive { .. } | Self::Damaged { .. } => ErrorKind::InvalidData,
+            Self::NotFiniteInput { .. } => ErrorKind::NotFinite,
             Self::InFile { source, .. } => source.kind(),
             Self::NoImportance { .. } => ErrorKind::InvalidData,
             Self::Activations { .. } => ErrorKind::NotFinite,
@@ -370,13 +484,24 @@ impl Error {
             | Self::Loss { .. }
             | Self::NoChoice { .. }
             | Self::EmptyGroup
+            | Self::Width { .. }
+            | Self::Blocks { .. }
+            | Self::Work { .. }
+            | Self::Damping { .. }
+            | Self::Norm { .. }
+            | Self::Symmetric
+            | Self::Rotation { .. }
+            | Self::Strength { .. }
             | Self::Elements { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchTensor { .. } => ErrorKind::NotFound,
+            Self::Memory { .. } => ErrorKind::OutOfMemory,
             Self::NotFinite { .. }
             | Self::Encode { source: polaris_blocks::Error::NotFinite { .. }, .. } => {
                 ErrorKind::NotFinite
             }
-            Self::Encode { .. } | Self::SensitivityFile { .. } => ErrorKind::InvalidData,
+            Self::Encode { .. } | Self::Block(_) | Self::SensitivityFile { .. } => {
+                ErrorKind::InvalidData
+            }
             Self::NotFiniteActivation { .. } => ErrorKind::NotFinite,
             Self::Percent { .. } | Self::OtherHistograms { .. } | Self::Bins { .. } => {
                 ErrorKind::InvalidArgument

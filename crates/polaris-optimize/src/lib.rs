@@ -29,17 +29,28 @@
 #![forbid(unsafe_code)]
 
 pub mod allocate;
+mod block_gptq;
+mod calibrated;
 pub mod calibration;
+mod descent;
 mod error;
+mod feedback;
+pub mod hessian;
 mod importance;
 pub mod integer;
+pub mod migration;
 pub mod mixed;
 pub mod onnx;
+mod parallel;
 mod plan;
 mod recipe;
+pub mod rotation;
 pub mod sensitivity;
 mod write;
 
+pub use block_gptq::{BlockGptq, Costs, Encoded};
+pub use calibrated::{Calibrated, GptqOptions, Prepared, Stage};
+pub use descent::DescentOptions;
 pub use error::{Error, Result};
 pub use importance::{CalibrationText, ColumnSums, Importance};
 pub use plan::{Override, Plan, PlanOptions, PlannedTensor};

@@ -22,7 +22,7 @@ use polaris_runtime::cpu::CpuDevice;
 use serde::{Deserialize, Serialize};
 
 use crate::allocate::Choice;
-use crate::write::encode;
+use crate::write::{How, encode};
 use crate::{Error, PlannedTensor, Result};
 
 /// The formats that probes have: few bits, so that divergences stand out from rounding.
@@ -186,7 +186,7 @@ impl Run<'_> {
         let fits = |ty: &TensorType| row.is_multiple_of(ty.block_elements());
         let error = |ty: TensorType| -> Result<(Vec<u8>, f64)> {
             let planned = PlannedTensor { to: ty, ..tensor.clone() };
-            let (encoded, sums) = encode(cpu, &planned, None, &bytes)?;
+            let (encoded, sums) = encode(cpu, &planned, How::Search(None), &bytes)?;
             Ok((encoded, sums.relative()))
         };
         let probe = PROBES.map(TensorType::Block).into_iter().find(fits);

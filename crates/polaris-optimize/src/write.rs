@@ -9,6 +9,7 @@ use polaris_gguf::{Tensor, TensorType, Writer, dequantize, quantize};
 use polaris_ops::encode_by_importance;
 use polaris_runtime::cpu::CpuDevice;
 
+use crate::calibrated::{Parts, Prepared};
 use crate::{Error, Plan, PlannedTensor, Result};
 
 /// Elements that a thread encodes at a time, a multiple of all blocks.
@@ -111,6 +112,34 @@ impl Plan<'_> {
         progress: &mut dyn FnMut(Done),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<WrittenTensor>> {
+        self.write_from(path, cpu, None, progress, cancelled)
+    }
+
+    /// The same with the matrices that GPTQ has encoded. Once the file is whole, the work folder is removed.
+    ///
+    /// # Errors
+    /// As [`Plan::write`], and if a file of the work folder is damaged.
+    pub fn write_calibrated(
+        &self,
+        path: &Path,
+        cpu: &CpuDevice,
+        prepared: Prepared,
+        progress: &mut dyn FnMut(Done),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<WrittenTensor>> {
+        let written = self.write_from(path, cpu, Some(&prepared), progress, cancelled)?;
+        prepared.work.remove();
+        Ok(written)
+    }
+
+    fn write_from(
+        &self,
+        path: &Path,
+        cpu: &CpuDevice,
+        prepared: Option<&Prepared>,
+        progress: &mut dyn FnMut(Done),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<WrittenTensor>> {
         let run = Run {
             cpu,
             progress: RefCell::new(progress),
@@ -134,13 +163,16 @@ impl Plan<'_> {
                 let elements: usize = planned.dims.iter().product();
                 Weights { columns, row, matrix: elements / (columns.len() / row) }
             });
+            let parts = prepared.and_then(|prepared| prepared.parts(number, planned));
             writer.tensor_from(&planned.name, &planned.dims, planned.to, move |out| {
-                run.tensor(&tensor, planned, weights, out).map_err(|error| match error {
-                    Failure::Io(error) => error,
-                    Failure::Other(error) => {
-                        let told = io::Error::other(error.to_string());
-                        run.failed.replace(Some(error));
-                        told
+                run.tensor(&tensor, planned, weights, parts.as_ref(), out).map_err(|error| {
+                    match error {
+                        Failure::Io(error) => error,
+                        Failure::Other(error) => {
+                            let told = io::Error::other(error.to_string());
+                            run.failed.replace(Some(error));
+                            told
+                        }
                     }
                 })
             })?;
@@ -187,10 +219,12 @@ impl Run<'_> {
         tensor: &Tensor<'_>,
         planned: &PlannedTensor,
         weights: Option<Weights<'_>>,
+        parts: Option<&Parts<'_>>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let &PlannedTensor { from, to, .. } = planned;
         let mut sums = Sums::default();
+        let mut parts = parts.map(|parts| parts.open()).transpose()?;
         let batch = BATCH / from.block_elements() * from.block_bytes();
         for (number, bytes) in tensor.data().chunks(batch).enumerate() {
             if (self.cancelled)() {
@@ -199,8 +233,17 @@ impl Run<'_> {
             if from == to {
                 out.write_all(bytes)?;
             } else {
-                let weights = weights.as_ref().map(|weights| (weights, number * BATCH));
-                let (encoded, some) = encode(self.cpu, planned, weights, bytes)?;
+                let how = match parts.as_mut() {
+                    Some(parts) => {
+                        let blocks = bytes.len() / from.block_bytes() * from.block_elements()
+                            / to.block_elements();
+                        let mut there = vec![0; blocks * to.block_bytes()];
+                        parts.read(&mut there)?;
+                        How::There(there)
+                    }
+                    None => How::Search(weights.as_ref().map(|weights| (weights, number * BATCH))),
+                };
+                let (encoded, some) = encode(self.cpu, planned, how, bytes)?;
                 sums.add(some);
                 out.write_all(&encoded)?;
             }
@@ -224,16 +267,28 @@ impl Run<'_> {
     }
 }
 
-/// Some whole blocks in another type, and their sums; with weights, the number of their first element.
+/// Where blocks come from.
+pub(crate) enum How<'a> {
+    /// Their scales are searched for; with weights, these and the number of the first element.
+    Search(Option<(&'a Weights<'a>, usize)>),
+    /// They are there already.
+    There(Vec<u8>),
+}
+
+/// Some whole blocks in another type, and their sums.
 pub(crate) fn encode(
     cpu: &CpuDevice,
     planned: &PlannedTensor,
-    weights: Option<(&Weights<'_>, usize)>,
+    how: How<'_>,
     bytes: &[u8],
 ) -> Result<(Vec<u8>, Sums)> {
     let &PlannedTensor { from, to, .. } = planned;
     let size = |ty: TensorType, elements: usize| elements / ty.block_elements() * ty.block_bytes();
-    let mut encoded = vec![0; size(to, bytes.len() / from.block_bytes() * from.block_elements())];
+    let elements = bytes.len() / from.block_bytes() * from.block_elements();
+    let (mut encoded, weights, is_there) = match how {
+        How::Search(weights) => (vec![0; size(to, elements)], weights, false),
+        How::There(encoded) => (encoded, None, true),
+    };
     let parts = encoded.chunks_mut(size(to, TASK)).zip(bytes.chunks(size(from, TASK)));
     let parts: Vec<_> =
         parts.map(|(to, from)| Mutex::new((to, from, Ok(Sums::default())))).collect();
@@ -241,7 +296,7 @@ pub(crate) fn encode(
         let mut locked = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
         let (encoded, bytes, result) = &mut *locked;
         let weights = weights.map(|(weights, first)| (weights, first + number * TASK));
-        *result = part(cpu, [from, to], weights, bytes, encoded);
+        *result = part(cpu, [from, to], weights, bytes, encoded, is_there);
     });
     let mut sums = Sums::default();
     for part in parts {
@@ -257,10 +312,12 @@ fn part(
     weights: Option<(&Weights<'_>, usize)>,
     bytes: &[u8],
     encoded: &mut [u8],
+    is_there: bool,
 ) -> Result<Sums, PartError> {
     let elements = dequantize(from, bytes)?;
     let weights = weights.map(|(weights, first)| weights.of(first, elements.len()));
     match to {
+        _ if is_there => {}
         TensorType::Block(block) => {
             encode_by_importance(cpu.simd(), block, &elements, weights.as_deref(), encoded)?;
         }

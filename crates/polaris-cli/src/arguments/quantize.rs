@@ -44,18 +44,6 @@ pub struct Quantize {
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "calibrate", conflicts_with = "type")]
     pub loss: Option<f64>,
 
-    /// GGUF: the text that --size and --loss measure with
-    #[arg(long, value_name = "TEXT")]
-    pub calibrate: Option<PathBuf>,
-
-    /// GGUF: windows of 256 tokens of the text that each measurement runs
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub probe_windows: u32,
-
-    /// GGUF: keep measurements in this file: another budget needs no new ones, and what was stopped goes on
-    #[arg(long, value_name = "FILE", requires = "calibrate")]
-    pub sensitivities: Option<PathBuf>,
-
     /// GGUF: let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
     #[arg(long, value_name = "FILE")]
     pub imatrix: Option<PathBuf>,
@@ -67,6 +55,13 @@ pub struct Quantize {
     /// Print what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Do this as well; may be repeated for ONNX models
+    #[arg(long, value_name = "NAME")]
+    pub method: Vec<MethodName>,
+
+    #[command(flatten)]
+    pub text: TextChoice,
 
     #[command(flatten)]
     pub calibration: Calibrate,
@@ -95,10 +90,6 @@ pub struct Calibrate {
     /// The type of activations [default: u8]
     #[arg(long, value_name = "TYPE")]
     pub activations: Option<ActivationName>,
-
-    /// Do this as well; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub method: Vec<MethodName>,
 
     /// Leave layers as they are that have this in their names; may be repeated
     #[arg(long, value_name = "PART")]
@@ -138,11 +129,13 @@ pub enum ActivationName {
 /// What may be done besides rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MethodName {
-    /// Even out the channels of layers that follow one another
+    /// GGUF: later columns make up for what earlier ones miss (GPTQ, then descent); needs `--calibrate`
+    Gptq,
+    /// ONNX: even out the channels of layers that follow one another
     Equalize,
-    /// Take what rounded weights move results by out of the biases
+    /// ONNX: take what rounded weights move results by out of the biases
     BiasCorrection,
-    /// Search the range of each channel's weights for the least squared error
+    /// ONNX: search the range of each channel's weights for the least squared error
     WeightSearch,
 }
 
@@ -153,6 +146,11 @@ impl Quantize {
             ("--type", self.r#type.is_some()),
             ("--tensor", !self.tensor.is_empty()),
             ("--requantize", self.requantize),
+            ("--size", self.size.is_some()),
+            ("--loss", self.loss.is_some()),
+            ("--imatrix", self.imatrix.is_some()),
+            ("--calibrate", self.text.calibrate.is_some()),
+            ("--method gptq", self.method.contains(&MethodName::Gptq)),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
@@ -166,13 +164,60 @@ impl Quantize {
             ("--calibration", own.calibration.is_some()),
             ("--percent", own.percent.is_some()),
             ("--activations", own.activations.is_some()),
-            ("--method", !own.method.is_empty()),
+            ("--method", self.method.iter().any(|&method| method != MethodName::Gptq)),
             ("--exclude", !own.exclude.is_empty()),
             ("--histograms", own.histograms.is_some()),
             ("--html", own.html.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
+}
+
+/// Options of `quantize` for language models that compute a text.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Language models that compute a text")]
+pub struct TextChoice {
+    /// The text that `--method gptq`, `--size` and `--loss` look at, UTF-8: some hundred kilobytes of what the model is for
+    #[arg(long, value_name = "FILE")]
+    pub calibrate: Option<PathBuf>,
+
+    /// Run this many windows of 256 tokens for each measurement of `--size` and `--loss`
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub probe_windows: u32,
+
+    /// Keep measurements in this file: another budget needs no new ones, and what was stopped goes on
+    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    pub sensitivities: Option<PathBuf>,
+
+    /// Compute windows of this many tokens for `--method gptq`
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub window: u32,
+
+    /// Compute at most this many windows [default: the whole text]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub windows: Option<u32>,
+
+    /// The folder that keeps what is done until the file is whole; a run that was stopped goes on there [default: the
+    /// name of the file and .work]
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+
+    /// Memory for the Hessians that are collected at once, 4 bytes times the square of the columns each; with less the
+    /// text is computed several times
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
+    pub hessian_memory: u64,
+
+    /// Decide columns in the order of their inputs' mean squares (act-order), with scales that are chosen before
+    #[arg(long)]
+    pub act_order: bool,
+
+    /// What is added to the diagonal of a Hessian, as a part of its mean: from 0 to 1
+    #[arg(long, value_name = "PART", default_value_t = 0.01)]
+    pub damping: f64,
+
+    /// The most sweeps of coordinate descent after GPTQ; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub sweeps: u32,
 }
 
 /// The recipe of a name that clap has checked.

@@ -110,3 +110,46 @@ fn formats_are_chosen_for_a_size() {
     std::fs::write(home.path("text.txt"), "ab").unwrap();
     fails(&format!("--size {goal} --calibrate {text}"), 3, "give a longer text");
 }
+
+#[test]
+fn gptq_takes_a_text_and_says_what_it_gained() {
+    let home = Home::new();
+    let (model, text, small) =
+        (home.path("model.gguf"), home.path("a.txt"), home.path("small.gguf"));
+    std::fs::write(&model, Tiny { experts: 2, ..Tiny::LLAMA }.bytes()).unwrap();
+    let (model, path, small) = (model.display(), text.display(), small.display());
+    let words: String = (0..700u32).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect();
+    std::fs::write(&text, words).unwrap();
+    let quantize = format!(
+        "quantize {model} -o {small} --type F16 --tensor blk.1.=Q8_0 --tensor token_embd=Q8_0 --method gptq"
+    );
+    home.run(&quantize).exits_with(2);
+    let nothing = home.run(&format!("{quantize} --calibrate {model}.none")).exits_with(3);
+    assert!(nothing.stderr.contains("cannot read"), "{nothing:#?}");
+    let short = home.run(&format!("{quantize} --calibrate {path} --window 701")).exits_with(3);
+    assert!(short.stderr.contains("701"), "{short:#?}");
+    let wrong = home.run(&format!("{quantize} --calibrate {path} --damping 2")).exits_with(3);
+    assert!(wrong.stderr.contains("0 to 1"), "{wrong:#?}");
+    assert!(!home.path("small.gguf").exists());
+    let done =
+        home.run(&format!("{quantize} --calibrate {path} --window 64 --json")).exits_with(0).json();
+    assert_eq!(done["method"], "gptq");
+    let gptq = |name: &str| {
+        let all = done["tensors"].as_array().unwrap();
+        all.iter().find(|tensor| tensor["name"] == name).unwrap()["gptq"].clone()
+    };
+    let down = gptq("blk.1.ffn_down_exps.weight");
+    assert_eq!((&down["matrices"], &down["rounded"]), (&2.into(), &0.into()));
+    let error = |tensor: &serde_json::Value, key: &str| tensor[key].as_f64().unwrap();
+    assert!(error(&down, "output_error") < error(&down, "output_error_nearest"), "{down}");
+    assert!(gptq("token_embd.weight")["reason"].as_str().unwrap().contains("looked up"));
+    assert!(gptq("blk.0.attn_q.weight").is_null());
+    let left = std::fs::read_dir(home.path("small.gguf").parent().unwrap()).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".work")), "{left:?}");
+    home.run(&format!("generate {small} -p a -n 3 --device cpu")).exits_with(0);
+    let told = home
+        .run(&format!("{quantize} --calibrate {path} --window 64 --windows 1 --sweeps 0"))
+        .exits_with(0);
+    assert!(told.stdout.contains("rounded to nearest: token_embd.weight"), "{told:#?}");
+}

@@ -4,8 +4,14 @@
 //! [`Grid`] says how many levels there are and how long groups are. Methods differ in how they choose the levels:
 //! [`nearest`] rounds each element by itself.
 
+mod descent;
+mod gptq;
+mod hqq;
 mod nearest;
 
+pub use descent::descend;
+pub use gptq::{Levelled, gptq};
+pub use hqq::{HqqOptions, RealMatrix, RealScaling, hqq, hqq_real};
 pub use nearest::{Clip, nearest};
 
 use crate::{Error, Result};

@@ -34,7 +34,7 @@ pub fn nearest(
     let mut scalings = Vec::new();
     for row in elements.chunks(columns.max(1)) {
         for group in row.chunks(grid.group_in(columns)) {
-            let scaling = range(group, grid, clip);
+            let scaling = range(group, &[], grid, clip);
             levels.extend(group.iter().map(|&element| scaling.level(element, grid)));
             scalings.push(scaling);
         }
@@ -42,8 +42,8 @@ pub fn nearest(
     Ok(IntMatrix { grid, rows, columns, levels, scalings })
 }
 
-/// What the levels of a group mean.
-pub(crate) fn range(group: &[f32], grid: Grid, clip: Clip) -> Scaling {
+/// What the levels of a group mean. Squared errors count by `costs`; equally if there are none.
+pub(crate) fn range(group: &[f32], costs: &[f32], grid: Grid, clip: Clip) -> Scaling {
     let low = group.iter().copied().fold(0.0, f32::min);
     let high = group.iter().copied().fold(0.0, f32::max);
     let widest = Scaling::of_range(low, high, grid);
@@ -51,8 +51,11 @@ pub(crate) fn range(group: &[f32], grid: Grid, clip: Clip) -> Scaling {
         return widest;
     }
     let error = |scaling: Scaling| -> f64 {
-        let of = |&x: &f32| f64::from(x - scaling.value(scaling.level(x, grid))).powi(2);
-        group.iter().map(of).sum()
+        let of = |x: f32| f64::from(x - scaling.value(scaling.level(x, grid))).powi(2);
+        match costs {
+            [] => group.iter().map(|&x| of(x)).sum(),
+            _ => group.iter().zip(costs).map(|(&x, &cost)| f64::from(cost) * of(x)).sum(),
+        }
     };
     let mut best = (error(widest), widest);
     for hundredths in (LEAST..100).rev().step_by(STEP) {

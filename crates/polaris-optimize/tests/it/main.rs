@@ -1,8 +1,14 @@
 //! GGUF files that are quantised.
 
+mod blocks;
 mod by_importance;
+mod calibrated;
 mod calibration;
+mod drawn;
+mod gptq;
+mod hessian;
 mod importance;
+mod methods;
 mod onnx;
 #[path = "../../../polaris-llm/tests/it/tiny.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]

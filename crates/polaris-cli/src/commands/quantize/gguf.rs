@@ -10,8 +10,9 @@ use polaris::optimize::{Importance, Plan, PlanOptions, Recipe, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
+use super::calibrate::{self, Gptq};
 use super::mixed::{self, Chosen};
-use crate::arguments::{Global, Quantize};
+use crate::arguments::{Global, MethodName, Quantize};
 use crate::output::{Table, print_line};
 use crate::session::Session;
 use crate::{exit, interrupt, output};
@@ -30,6 +31,7 @@ struct Quantized<'a> {
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     mixture: Option<MixtureChosen>,
+    method: &'static str,
     tensors: Vec<Tensor<'a>>,
 }
 
@@ -57,6 +59,8 @@ struct Tensor<'a> {
     relative_error: Option<f64>,
     weighted_error: Option<f64>,
     reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gptq: Option<&'a Gptq>,
 }
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
@@ -76,9 +80,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         None => None,
     };
     let begin = Instant::now();
-    let written = match out {
-        Some(out) => write(global, &plan, out)?,
-        None => Vec::new(),
+    let (written, by_gptq) = match out {
+        Some(out) => write(global, options, &gguf, &plan, out)?,
+        None => (Vec::new(), Vec::new()),
     };
     let seconds = begin.elapsed().as_secs_f64();
     if json {
@@ -92,8 +96,12 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
+            method: if wants_gptq(options) { "gptq" } else { "nearest" },
             tensors: (plan.tensors().iter().enumerate())
-                .map(|(number, tensor)| describe(tensor, written.get(number)))
+                .map(|(number, tensor)| Tensor {
+                    gptq: by_gptq.iter().find(|gptq| gptq.tensor == number),
+                    ..describe(tensor, written.get(number))
+                })
                 .collect(),
         };
         output::print_json("polaris.quantize/1", &result)?;
@@ -103,6 +111,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     if let Some(chosen) = &chosen {
         chosen.print(&plan)?;
     }
+    calibrate::print(&plan, &by_gptq)?;
     match out {
         Some(out) => {
             let (out, model) = (out.display(), options.model.display());
@@ -114,9 +123,25 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<WrittenTensor>> {
+fn wants_gptq(options: &Quantize) -> bool {
+    options.method.contains(&MethodName::Gptq)
+}
+
+fn write(
+    global: Global,
+    options: &Quantize,
+    gguf: &Gguf,
+    plan: &Plan<'_>,
+    out: &Path,
+) -> anyhow::Result<(Vec<WrittenTensor>, Vec<Gptq>)> {
     let session = Session::on_cpu(global)?;
-    let cpu = session.runtime.cpu().as_cpu().context("the CPU should be one")?;
+    let device = session.runtime.cpu();
+    let cpu = device.as_cpu().context("the CPU should be one")?;
+    let prepared = match wants_gptq(options) {
+        true => Some(calibrate::gptq(options, gguf, plan, device, out)?),
+        false => None,
+    };
+    let by_gptq = prepared.as_ref().map_or_else(Vec::new, calibrate::summary);
     let bar = output::byte_progress(Some(plan.bytes_before() as u64), "quantising");
     let names: Vec<_> = plan.tensors().iter().map(|tensor| tensor.name.clone()).collect();
     let mut progress = |done: polaris::optimize::Done| {
@@ -125,9 +150,14 @@ fn write(global: Global, plan: &Plan<'_>, out: &Path) -> anyhow::Result<Vec<Writ
             bar.set_message(polaris::printable(name).into_owned());
         }
     };
-    let written = plan.write(out, cpu, &mut progress, &interrupt::requested);
+    let written = match prepared {
+        None => plan.write(out, cpu, &mut progress, &interrupt::requested),
+        Some(prepared) => {
+            plan.write_calibrated(out, cpu, prepared, &mut progress, &interrupt::requested)
+        }
+    };
     bar.finish_and_clear();
-    Ok(written?)
+    Ok((written?, by_gptq))
 }
 
 fn describe_mixture(chosen: &Chosen, plan: &Plan<'_>) -> anyhow::Result<MixtureChosen> {
@@ -152,6 +182,7 @@ fn describe<'a>(
         relative_error: written.and_then(|written| written.relative_error),
         weighted_error: written.and_then(|written| written.weighted_error),
         reason: tensor.reason.as_deref(),
+        gptq: None,
     }
 }
 

@@ -39,7 +39,7 @@ pub fn choose(
     plan: &mut Plan<'_>,
     goal: Goal,
 ) -> anyhow::Result<Chosen> {
-    let Some(text) = &options.calibrate else {
+    let Some(text) = &options.text.calibrate else {
         bail!("a mixture needs a text to measure what tensors lose: --calibrate TEXT");
     };
     let text = polaris::files::read_text(text, LARGEST_TEXT)
@@ -48,12 +48,12 @@ pub fn choose(
     let tokenizer = tokenizer.context("the model's file has no tokenizer for the text")?;
     let tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);
     let settings = SensitivityOptions {
-        windows: options.probe_windows as usize,
+        windows: options.text.probe_windows as usize,
         ..SensitivityOptions::default()
     };
     let windows = windows(&tokens, &settings)?;
     let origin = Origin::new(gguf, &windows);
-    let known = match &options.sensitivities {
+    let known = match &options.text.sensitivities {
         Some(path) => load(path, &origin)?,
         None => Vec::new(),
     };
@@ -65,7 +65,7 @@ pub fn choose(
     let bar = output::progress(all.len(), "tensors measured");
     let mut progress = |found: &[Sensitivity]| {
         bar.set_position(found.len() as u64);
-        match &options.sensitivities {
+        match &options.text.sensitivities {
             Some(path) => save(path, &origin, found),
             None => Ok(()),
         }

@@ -1,5 +1,6 @@
 //! `polaris quantize`: makes a model smaller.
 
+mod calibrate;
 mod gguf;
 mod mixed;
 mod onnx;

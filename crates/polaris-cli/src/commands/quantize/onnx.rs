@@ -105,7 +105,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let opened = open_model(&options.model)?;
     let bytes_before = opened.files.iter().map(|file| file.bytes().len()).sum();
     let mut float = Float::new(opened.model, &own.exclude)?;
-    let equalized = match own.method.contains(&MethodName::Equalize) {
+    let equalized = match options.method.contains(&MethodName::Equalize) {
         true => float.equalize()?,
         false => 0,
     };
@@ -144,7 +144,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let wanted = own.samples.map_or(SAMPLES, |count| usize::try_from(count).unwrap_or(usize::MAX));
     let wanted = 0..wanted.min(samples.len());
     let histograms = calibrate(&work, &samples, wanted.clone(), data, own.histograms.as_deref())?;
-    let shifts = match own.method.contains(&MethodName::BiasCorrection) {
+    let shifts = match options.method.contains(&MethodName::BiasCorrection) {
         true => {
             let runtime = &work.session.runtime;
             let mut shift = Shift::new(&work.float, &work.settings, runtime, &work.options)?;
@@ -206,7 +206,7 @@ fn settings(options: &Quantize) -> anyhow::Result<QuantizeOptions> {
             Some(ActivationName::I8) => Activations::I8,
             _ => Activations::U8,
         },
-        weights: match own.method.contains(&MethodName::WeightSearch) {
+        weights: match options.method.contains(&MethodName::WeightSearch) {
             true => Clip::Search,
             false => Clip::Extremes,
         },
