@@ -2,7 +2,10 @@
 //!
 //! [`Recipe`] names mixtures of formats, as files are named after them. [`Plan::new`] says what becomes of each tensor of a
 //! GGUF file, and [`Plan::write`] writes the file: all of it or nothing, some megabytes at a time. It returns the error of
-//! each tensor.
+//! each tensor. With [`Plan::gptq`] before it, the activations of a text decide how matrices are rounded.
+//!
+//! [`hessian`] collects second moments of inputs, [`integer`] has methods for matrices of integers, [`BlockGptq`] is GPTQ in block
+//! formats, [`rotation`] and [`migration`] make activations fit for few bits.
 //!
 //! ```no_run
 //! use std::path::Path;
