@@ -497,8 +497,8 @@ mod tests {
             Samples::open(&path, &[("x", None)], None),
             Err(Error::UndeclaredShape { .. })
         ));
-        let two = [("x", Some(&f32s(&["n", "4"]))), ("y", Some(&f32s(&["n"])))]
-            .map(|(name, ty)| (name, ty));
+        let (x, y) = (f32s(&["n", "4"]), f32s(&["n"]));
+        let two = [("x", Some(&x)), ("y", Some(&y))];
         let error = Samples::open(&path, &two, None).unwrap_err().to_string();
         assert!(error.contains("x, y") && error.contains(".npz"), "{error}");
     }
@@ -552,9 +552,10 @@ mod tests {
         let (shape, read) = values(&coloured, 2..3);
         assert_eq!(shape, [1, 3, 4, 4]);
         assert!((read[0] - (1.0 - 0.485) / 0.229).abs() < 1e-6, "{read:?}");
-        let none = [("x", Some(&f32s(&["n", "1", "4", "4"])))].map(|(name, ty)| (name, ty));
+        let ty = f32s(&["n", "1", "4", "4"]);
+        let input = [("x", Some(&ty))];
         let classes = ["cat".to_owned()];
-        let error = Samples::open(folder.path(), &none, Some(&classes)).unwrap_err().to_string();
+        let error = Samples::open(folder.path(), &input, Some(&classes)).unwrap_err().to_string();
         assert!(error.contains("no class `dark`"), "{error}");
         let plain = folder.path().join("dark");
         assert_eq!(open(&plain, &["n", "1", "4", "4"]).unwrap().labels(), None);
