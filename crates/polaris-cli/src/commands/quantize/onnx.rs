@@ -140,10 +140,15 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         Options { mode: Mode::Cpu, cancellation: Some(interrupt::token()), ..Options::default() };
     let samples = open(&float, data)?;
     let mut work = Work { session, options: run, float, settings, batch: BATCH };
-    work.batch = batch(&work, &samples)?;
+    let runtime = &work.session.runtime;
+    let observer =
+        Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
+    work.batch = batch(&observer, &samples)?;
     let wanted = own.samples.map_or(SAMPLES, |count| usize::try_from(count).unwrap_or(usize::MAX));
     let wanted = 0..wanted.min(samples.len());
-    let histograms = calibrate(&work, &samples, wanted.clone(), data, own.histograms.as_deref())?;
+    let histograms =
+        calibrate(&work, &observer, &samples, wanted.clone(), data, own.histograms.as_deref())?;
+    drop(observer);
     let shifts = match options.method.contains(&MethodName::BiasCorrection) {
         true => {
             let runtime = &work.session.runtime;
@@ -225,10 +230,8 @@ fn open(float: &Float, data: &Path) -> anyhow::Result<Samples> {
 }
 
 /// So many samples that what is looked at fits into memory several times.
-fn batch(work: &Work, samples: &Samples) -> anyhow::Result<usize> {
+fn batch(observer: &Observer, samples: &Samples) -> anyhow::Result<usize> {
     let Some(first) = samples.batches(0..1, 1).into_iter().next() else { return Ok(BATCH) };
-    let (runtime, float) = (&work.session.runtime, &work.float);
-    let observer = Observer::new(runtime, float.model(), &float.observed(), &work.options)?;
     let tensors = observer.tensors(&samples.read(first)?)?;
     let elements: usize = tensors.iter().map(|(_, tensor)| tensor.elements()).sum();
     Ok((ELEMENTS / elements.max(1)).clamp(1, BATCH))
@@ -258,6 +261,7 @@ fn each(
 /// The histograms of the samples, with those of a file that are there already. They are saved as far as they got, too.
 fn calibrate(
     work: &Work,
+    observer: &Observer,
     samples: &Samples,
     wanted: Range<usize>,
     data: &Path,
@@ -275,9 +279,6 @@ fn calibrate(
         }
     }
     let from = histograms.counted(&name).clamp(wanted.start, wanted.end);
-    let runtime = &work.session.runtime;
-    let observer =
-        Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
     let mut saved = Instant::now();
     let counted = each(samples, from..wanted.end, work.batch, "calibrating", |batch, range| {
         observer.count(batch, &mut histograms)?;
