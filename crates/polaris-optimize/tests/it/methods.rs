@@ -2,7 +2,7 @@
 
 use polaris_core::random::SplitMix64;
 use polaris_optimize::Error;
-use polaris_optimize::integer::{Clip, Grid, HqqOptions, IntMatrix, hqq, hqq_real, nearest};
+use polaris_optimize::integer::{Clip, Grid, HqqOptions, hqq, hqq_real, nearest};
 use polaris_optimize::migration::{divide, divisors, extremes, multiply};
 use polaris_optimize::rotation::Rotation;
 
