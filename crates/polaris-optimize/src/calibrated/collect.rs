@@ -20,12 +20,7 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    pub fn new(
-        engine: &Engine,
-        tokens: &'a [u32],
-        first: Option<u32>,
-        options: &GptqOptions,
-    ) -> Result<Self> {
+    pub fn new(engine: &Engine, tokens: &'a [u32], options: &GptqOptions) -> Result<Self> {
         let window = options.window;
         if window == 0 || window > engine.context() {
             return Err(Error::Window { window, context: engine.context() });
@@ -34,7 +29,7 @@ impl<'a> Text<'a> {
         if windows == 0 {
             return Err(Error::ShortText { tokens: tokens.len(), window });
         }
-        Ok(Self { tokens, first, window, windows })
+        Ok(Self { tokens, first: options.first, window, windows })
     }
 
     /// Computes a window and shows what is multiplied.

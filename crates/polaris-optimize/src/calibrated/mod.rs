@@ -23,6 +23,9 @@ use collect::{Text, collect};
 use inputs::Unit;
 use work::{Part, Work};
 
+/// Matrices with what is collected for them.
+type Group = Vec<(Unit, Hessian)>;
+
 /// How activations are collected, and what is made of them.
 #[derive(Debug, Clone, Copy)]
 pub struct GptqOptions {
@@ -30,6 +33,8 @@ pub struct GptqOptions {
     pub window: usize,
     /// The most windows; all without it.
     pub windows: Option<usize>,
+    /// The token that each window begins with, if the model wants one.
+    pub first: Option<u32>,
     /// The most bytes of all Hessians that are collected at once. Factoring one takes 16 bytes times the square of its
     /// columns beside it.
     pub memory: u64,
@@ -44,6 +49,7 @@ impl Default for GptqOptions {
         Self {
             window: 512,
             windows: None,
+            first: None,
             memory: 2 << 30,
             factor: FactorOptions::default(),
             sweeps: 10,
@@ -152,8 +158,7 @@ const FEWEST: u64 = 4;
 
 impl Plan<'_> {
     /// Encodes by GPTQ what the plan makes blocks of and a model multiplies with. The engine runs the model of this file on
-    /// the CPU, with activations as they are; each window of `tokens` begins with `first`, if there is one. The folder keeps
-    /// what is done: a run with the same file, plan, text and options goes on there.
+    /// the CPU, with activations as they are. The folder keeps what is done: a run with the same file, plan, text and options goes on there.
     ///
     /// # Errors
     /// If the text is shorter than a window, activations are not finite, one Hessian does not fit the memory, the folder is
@@ -162,13 +167,12 @@ impl Plan<'_> {
         &self,
         engine: &mut Engine,
         tokens: &[u32],
-        first: Option<u32>,
         options: &GptqOptions,
         folder: &Path,
         progress: &mut dyn FnMut(Stage<'_>),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Prepared> {
-        let text = Text::new(engine, tokens, first, options)?;
+        let text = Text::new(engine, tokens, options)?;
         let mut work = Work::open(folder, work::fingerprint(self, &text, options))?;
         let targets: Vec<Option<&'static str>> =
             self.tensors().iter().map(|tensor| inputs::excluded(tensor)).collect();
@@ -308,11 +312,7 @@ fn rows<'a>(
 }
 
 /// As many of the first units as Hessians fit the memory.
-fn fitting(
-    device: &polaris_runtime::DeviceRef,
-    units: &[&Unit],
-    memory: u64,
-) -> Result<Vec<(Unit, Hessian)>> {
+fn fitting(device: &polaris_runtime::DeviceRef, units: &[&Unit], memory: u64) -> Result<Group> {
     let mut group = Vec::new();
     let mut used = 0u64;
     for unit in units {

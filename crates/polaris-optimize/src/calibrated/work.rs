@@ -13,7 +13,7 @@ use polaris_runtime::DeviceRef;
 
 use super::collect::Text;
 use super::inputs::Unit;
-use super::{Calibrated, GptqOptions};
+use super::{Calibrated, GptqOptions, Group};
 use crate::block_gptq::Costs;
 use crate::hessian::Hessian;
 use crate::{Error, Plan, Result};
@@ -148,7 +148,7 @@ impl Work {
         &mut self,
         device: &DeviceRef,
         open: &[&Unit],
-    ) -> Result<Option<(Vec<(Unit, Hessian)>, usize)>> {
+    ) -> Result<Option<(Group, usize)>> {
         let path = self.folder.join(COLLECTED);
         if !path.exists() {
             return Ok(None);

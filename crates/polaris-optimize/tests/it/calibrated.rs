@@ -38,6 +38,7 @@ fn tokens(count: usize) -> Vec<u32> {
 const OPTIONS: GptqOptions = GptqOptions {
     window: 32,
     windows: None,
+    first: None,
     memory: 1 << 30,
     factor: polaris_optimize::hessian::FactorOptions {
         damping: 0.01,
@@ -73,7 +74,7 @@ impl<'a> Run<'a> {
     ) -> Result<Prepared> {
         let mut engine = engine(self.gguf, &self.device);
         let work = self.folder.join("work");
-        self.plan.gptq(&mut engine, tokens, None, options, &work, progress, cancelled)
+        self.plan.gptq(&mut engine, tokens, options, &work, progress, cancelled)
     }
 
     fn write(&self, prepared: Prepared) -> (Vec<u8>, Vec<WrittenTensor>) {

@@ -65,7 +65,6 @@ pub fn gptq(
         })?;
     let tokenizer = model.require_tokenizer()?;
     let tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);
-    let first = tokenizer.begin().first().copied();
     // Activations as they are: nothing is rounded on the way to a matrix.
     let engine_options = EngineOptions {
         context: window,
@@ -78,6 +77,7 @@ pub fn gptq(
     let settings = GptqOptions {
         window,
         windows: choice.windows.map(|windows| windows as usize),
+        first: tokenizer.begin().first().copied(),
         memory: choice.hessian_memory,
         factor: FactorOptions { damping: choice.damping, order },
         sweeps: choice.sweeps as usize,
@@ -98,15 +98,8 @@ pub fn gptq(
             bar.set_message(polaris::printable(tensor).into_owned());
         }
     };
-    let prepared = plan.gptq(
-        &mut engine,
-        &tokens,
-        first,
-        &settings,
-        &folder,
-        &mut progress,
-        &interrupt::requested,
-    );
+    let prepared =
+        plan.gptq(&mut engine, &tokens, &settings, &folder, &mut progress, &interrupt::requested);
     bar.finish_and_clear();
     if matches!(prepared, Err(Error::Cancelled)) {
         say!("{} keeps what is done; the same command goes on there", folder.display());
