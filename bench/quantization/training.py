@@ -28,7 +28,7 @@ warmup = 20
 epochs = 25
 """
 
-# Values of [quantize] by the name of the row; none for f32, and one that is only rounded.
+# Values of [quantize] by the name of the row; none for f32. Some are only rounded.
 ROWS = {
     "f32": None,
     "f32, trained on": {},
@@ -36,8 +36,9 @@ ROWS = {
     "INT8, 8-bit activations": {"weights": 8, "activations": 8, "output": 8},
     "INT4 group 32": {"weights": 4, "group": 32},
     "INT4, 8-bit activations": {"weights": 4, "activations": 8, "output": 8},
+    "2 bits, group 32, rounded": {"weights": 2, "group": 32, "scales": "mse"},
+    "2 bits, group 32": {"weights": 2, "group": 32},
 }
-ROUNDED = "INT4 group 32, rounded"
 # Instructions that compute convolutions and products.
 INTEGER = {"quantized_convolution"}
 FLOAT = {"convolution", "fused_convolution", "matmul"}
@@ -80,7 +81,7 @@ def main():
             for row, quantize in ROWS.items():
                 values = {f"quantize.{key}": value for key, value in (quantize or {}).items()}
                 last, sets = first, []
-                if row == ROUNDED:
+                if row.endswith("rounded"):
                     sets = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
                 elif quantize is not None:
                     last = train(config, folder(row), seed, {**more, **values})

@@ -48,7 +48,7 @@ struct Weight {
 
 impl Quantizers {
     /// Puts quantisers before all products of a model. They do nothing until [`set_bits`](Self::set_bits), or until a
-    /// state is loaded and [`sync`](Self::sync) is called.
+    /// state is loaded and [`sync`](Self::sync) is called. They take the place of weights' other transforms.
     ///
     /// # Errors
     /// If settings make no sense, the model has no products, or there is no room.

@@ -309,7 +309,7 @@ fn shards_are_saved_merged_and_equal_to_the_whole() {
     assert_eq!(merged.get("y"), whole.get("y"));
     assert_eq!((whole.counted("data"), whole.counted("other")), (4000, 0));
     let mut other = Histograms::new("another model", SIDE);
-    assert!(matches!(other.merge(&whole), Err(Error::OtherModel { .. })));
+    assert!(matches!(other.merge(&whole), Err(Error::OtherHistograms { .. })));
     let mut coarse = Histograms::new("a model", SIDE / 2);
     assert!(matches!(coarse.merge(&whole), Err(Error::Bins { .. })));
 }
