@@ -105,7 +105,7 @@ impl Chosen {
             let divergence = format!("{:.5}", entry.divergence);
             table.row(vec![entry.name.clone(), ty.to_owned(), divergence, entry.probe.to_string()]);
         }
-        Ok(table.print()?)
+        table.print()
     }
 
     /// The chosen size and some others, with the divergence that is predicted for each.
