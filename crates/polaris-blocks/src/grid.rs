@@ -133,7 +133,7 @@ mod tests {
             for blocks in [1, 3, 8, 11] {
                 let count = blocks * block.elements();
                 let mut bytes = vec![0; blocks * block.bytes()];
-                block.encode_best(&draw(&mut random, count), &mut bytes).unwrap();
+                block.encode_best(&draw(&mut random, count), None, &mut bytes).unwrap();
                 let mut steps = vec![Step { scale: 0.0, offset: 0.0 }; count];
                 block.steps(&bytes, &mut steps);
                 let values = block.values();
@@ -180,7 +180,7 @@ mod tests {
         for block in Block::ALL {
             let x = draw(&mut random, 8 * block.elements());
             let mut bytes = vec![0; 8 * block.bytes()];
-            block.encode_best(&x, &mut bytes).unwrap();
+            block.encode_best(&x, None, &mut bytes).unwrap();
             let (mut decoded, mut steps) =
                 (vec![0.0; x.len()], vec![Step { scale: 0.0, offset: 0.0 }; x.len()]);
             block.decode(&bytes, &mut decoded);

@@ -11,6 +11,7 @@ mod file;
 pub use file::{Origin, load, save};
 
 use bytes::Bytes;
+use polaris_blocks::MOST_ELEMENTS;
 use polaris_gguf::{Gguf, TensorType, dequantize};
 use polaris_llm::{
     Engine, EngineOptions, LoadOptions, Model, Precision, Source, SourceTensor, Wanted,
@@ -28,16 +29,24 @@ use crate::{Error, PlannedTensor, Result};
 /// The formats that probes have: few bits, so that divergences stand out from rounding.
 const PROBES: [Block; 2] = [Block::Q3_K, Block::Q4_0];
 
-/// Formats that tensors can get, by rising size. Those whose blocks do not fill a tensor's rows are left out.
-pub const CANDIDATES: [TensorType; 9] = [
+/// Formats that tensors can get whose rows are whole blocks of 256.
+pub const CANDIDATES: [TensorType; 7] = [
     TensorType::Block(Block::Q2_K),
     TensorType::Block(Block::Q3_K),
     TensorType::Block(Block::IQ4_XS),
-    TensorType::Block(Block::IQ4_NL),
     TensorType::Block(Block::Q4_K),
     TensorType::Block(Block::Q5_K),
-    TensorType::Block(Block::Q5_1),
     TensorType::Block(Block::Q6_K),
+    TensorType::Block(Block::Q8_0),
+];
+
+/// Formats that other tensors can get, if their rows are whole blocks of 32.
+pub const CANDIDATES_OF_SHORT_ROWS: [TensorType; 6] = [
+    TensorType::Block(Block::Q4_0),
+    TensorType::Block(Block::IQ4_NL),
+    TensorType::Block(Block::Q4_1),
+    TensorType::Block(Block::Q5_0),
+    TensorType::Block(Block::Q5_1),
     TensorType::Block(Block::Q8_0),
 ];
 
@@ -194,7 +203,11 @@ impl Run<'_> {
         let (encoded, probe_error) = error(probe)?;
         let divergence = self.divergence(gguf, tensor, &dequantize(probe, &encoded)?, whole)?;
         let mut candidates = Vec::new();
-        for ty in CANDIDATES.into_iter().filter(fits) {
+        let types = match row.is_multiple_of(MOST_ELEMENTS) {
+            true => &CANDIDATES[..],
+            false => &CANDIDATES_OF_SHORT_ROWS,
+        };
+        for &ty in types {
             let relative_error = if ty == probe { probe_error } else { error(ty)?.1 };
             let ratio = if probe_error > 0.0 { relative_error / probe_error } else { 0.0 };
             let bytes = PlannedTensor { to: ty, ..tensor.clone() }.bytes();
