@@ -28,6 +28,7 @@ use crate::{Error, Layer, Parameter, Result};
 const LOG_SCALE: &str = "log_scale";
 
 /// Whether a parameter of this name is a quantiser's.
+#[cfg(feature = "text")]
 pub(crate) fn is_of_quantizer(name: &str) -> bool {
     name.rsplit('.').next() == Some(LOG_SCALE)
 }
