@@ -36,7 +36,9 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         _ => match error.downcast_ref() {
             Some(OptimizeError::Quantised { .. }) => "`--requantize` allows it",
             Some(OptimizeError::ConstantActivation { .. }) => "`--exclude PART` leaves layers out",
-            Some(OptimizeError::OtherModel { .. } | OptimizeError::HistogramFile { .. }) => {
+            Some(OptimizeError::OtherModel { .. }) => "name that of this model with `--imatrix`",
+            Some(OptimizeError::Memory { .. }) => "`--hessian-memory SIZE` allows more",
+            Some(OptimizeError::OtherHistograms { .. } | OptimizeError::HistogramFile { .. }) => {
                 "name another file with `--histograms`"
             }
             _ => return runtime_hint(error),

@@ -171,7 +171,8 @@ fn divergence(base: &[f32], found: &[f32], normal: f64) -> f64 {
     let base_normal = log_sum(base);
     let term = |(&p, &q): (&f32, &f32)| {
         let p = f64::from(p) - base_normal;
-        p.exp() * (p - (f64::from(q) - normal))
+        // What never comes adds nothing, whatever the other model says.
+        if p == f64::NEG_INFINITY { 0.0 } else { p.exp() * (p - (f64::from(q) - normal)) }
     };
     base.iter().zip(found).map(term).sum()
 }

@@ -26,6 +26,16 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// Predictions that cannot be compared.
+    #[error(
+        "with other weights in `{tensor}` the divergence of the model is {sum}; its logits cannot be compared"
+    )]
+    NoDivergence {
+        /// The tensor.
+        tensor: String,
+        /// What was found.
+        sum: f64,
+    },
     /// A tensor whose rows no format fills.
     #[error("the tensor `{tensor}` has rows of {row}, which no block format fills")]
     NoFormat {
@@ -466,6 +476,7 @@ impl Error {
             Self::Activations { .. } => ErrorKind::NotFinite,
             Self::Onnx(error) => error.kind(),
             Self::Graph(error) => error.kind(),
+            Self::NoDivergence { .. } => ErrorKind::NotFinite,
             Self::NoSuchLayer { .. } => ErrorKind::NotFound,
             Self::NoLayers { .. } => ErrorKind::Unsupported,
             Self::QuantisedModel { .. } => ErrorKind::InvalidArgument,

@@ -53,6 +53,11 @@ pub fn mixture(
     let items: Vec<Vec<Choice>> = sensitivities.iter().map(Sensitivity::choices).collect();
     let found = match goal {
         Goal::Divergence(most) => allocate_within(&items, most)?,
+        Goal::Bytes(budget) if budget < fixed => {
+            let least = |choices: &Vec<Choice>| choices.iter().map(|choice| choice.cost).min();
+            let least: u64 = items.iter().filter_map(least).sum();
+            return Err(Error::Budget { budget, least: least + fixed });
+        }
         Goal::Bytes(budget) => {
             allocate(&items, budget.saturating_sub(fixed)).map_err(|error| match error {
                 Error::Budget { least, .. } => Error::Budget { budget, least: least + fixed },

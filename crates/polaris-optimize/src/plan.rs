@@ -123,13 +123,13 @@ impl<'g> Plan<'g> {
 
     /// How much the columns of a tensor count, matrix after matrix.
     pub(crate) fn importance(&self, tensor: usize) -> Option<&[f32]> {
-        self.importance[tensor].as_deref()
+        self.importance[tensor].as_deref().filter(|_| is_searched(&self.tensors[tensor]))
     }
 
     /// How many of the tensors whose scales are searched for are encoded by importance, and how many are not.
     pub fn by_importance(&self) -> [usize; 2] {
-        let searched = self.tensors.iter().map(is_searched).filter(|&is_it| is_it).count();
-        let with = self.importance.iter().flatten().count();
+        let searched = self.tensors.iter().filter(|tensor| is_searched(tensor)).count();
+        let with = (0..self.tensors.len()).filter(|&at| self.importance(at).is_some()).count();
         [with, searched - with]
     }
 
@@ -192,7 +192,7 @@ fn of_tensors(importance: &Importance, tensors: &[PlannedTensor]) -> Result<Vec<
         let Some((&columns, before)) = tensor.dims.split_last() else { return Ok(None) };
         let matrices = before[..before.len().saturating_sub(1)].iter().product();
         let found = importance.of(&tensor.name, matrices, columns)?;
-        Ok(found.filter(|_| is_searched(tensor)))
+        Ok(found)
     };
     tensors.iter().map(of).collect()
 }

@@ -116,7 +116,7 @@ pub fn sensitivities(
     gguf: &Gguf,
     tensors: &[PlannedTensor],
     device: &DeviceRef,
-    windows: &[&[u32]],
+    windows: &[Vec<u32>],
     known: Vec<Sensitivity>,
     progress: &mut dyn FnMut(&[Sensitivity]) -> Result<()>,
     cancelled: &dyn Fn() -> bool,
@@ -130,7 +130,8 @@ pub fn sensitivities(
         return Ok(found);
     }
     let run = Run { device, windows, cancelled };
-    let whole = run.logits(&Source::from_gguf(gguf)?)?;
+    let mut whole = Vec::with_capacity(windows.len());
+    run.run(&Source::from_gguf(gguf)?, &mut |_, logits, _| whole.push(logits.to_vec()))?;
     for tensor in tensors {
         if !is_known(&found, tensor) {
             found.push(run.probe(gguf, cpu, tensor, &whole)?);
@@ -140,46 +141,49 @@ pub fn sensitivities(
     Ok(found)
 }
 
-/// The windows of a text that probes run.
+/// The windows of a text that probes run; `first` begins each of them, if the model wants that.
 ///
 /// # Errors
 /// If the text is shorter than one.
-pub fn windows<'t>(tokens: &'t [u32], options: &SensitivityOptions) -> Result<Vec<&'t [u32]>> {
-    let windows = tokens.chunks_exact(options.window.max(1)).take(options.windows.max(1));
-    match tokens.len() < options.window {
-        true => Err(Error::ShortText { tokens: tokens.len(), window: options.window }),
-        false => Ok(windows.collect()),
+pub fn windows(
+    tokens: &[u32],
+    first: Option<u32>,
+    options: &SensitivityOptions,
+) -> Result<Vec<Vec<u32>>> {
+    let window = options.window.max(1);
+    if tokens.len() < window {
+        return Err(Error::ShortText { tokens: tokens.len(), window });
     }
+    let begun = |chunk: &[u32]| {
+        let mut chunk = chunk.to_vec();
+        chunk[0] = first.unwrap_or(chunk[0]);
+        chunk
+    };
+    Ok(tokens.chunks_exact(window).take(options.windows.max(1)).map(begun).collect())
 }
 
 /// What all probes share.
 struct Run<'a> {
     device: &'a DeviceRef,
-    windows: &'a [&'a [u32]],
+    windows: &'a [Vec<u32>],
     cancelled: &'a dyn Fn() -> bool,
 }
 
-/// The logits after each token of all windows.
-struct Logits {
-    values: Vec<f32>,
-    vocabulary: usize,
-}
-
 impl Run<'_> {
-    fn logits(&self, source: &Source) -> Result<Logits> {
-        let context = self.windows.iter().map(|window| window.len()).max().unwrap_or(0);
+    /// Computes the windows; `each` gets the number of a window and the logits after each of its tokens, row by row.
+    fn run(&self, source: &Source, each: &mut dyn FnMut(usize, &[f32], usize)) -> Result<()> {
+        let context = self.windows.iter().map(Vec::len).max().unwrap_or(0);
         let model = Model::load(source, self.device, &LoadOptions { context }, |_| Ok(()))?;
-        let vocabulary = model.vocabulary();
         // Activations that are rounded too would hide errors of weights that are smaller than theirs.
         let precision = Precision::Full;
         let options = EngineOptions { context, precision, ..EngineOptions::default() };
         let mut engine = Engine::new(&model, &options)?;
-        let mut values = Vec::new();
-        for window in self.windows {
+        for (number, window) in self.windows.iter().enumerate() {
             engine.truncate(0, 0);
-            values.extend_from_slice(engine.feed(0, window, Wanted::All, self.cancelled)?);
+            let logits = engine.feed(0, window, Wanted::All, self.cancelled)?;
+            each(number, logits, model.vocabulary());
         }
-        Ok(Logits { values, vocabulary })
+        Ok(())
     }
 
     fn probe(
@@ -187,7 +191,7 @@ impl Run<'_> {
         gguf: &Gguf,
         cpu: &CpuDevice,
         tensor: &PlannedTensor,
-        whole: &Logits,
+        whole: &[Vec<f32>],
     ) -> Result<Sensitivity> {
         let missing = || Error::NoSuchTensor { pattern: tensor.name.clone(), some: String::new() };
         let bytes = gguf.find(&tensor.name).ok_or_else(missing)?.bytes();
@@ -225,7 +229,7 @@ impl Run<'_> {
         gguf: &Gguf,
         tensor: &PlannedTensor,
         weights: &[f32],
-        whole: &Logits,
+        whole: &[Vec<f32>],
     ) -> Result<f64> {
         let mut source = Source::from_gguf(gguf)?;
         let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
@@ -236,16 +240,19 @@ impl Run<'_> {
             form: polaris_llm::Form::Plain,
         };
         source.tensors.insert(tensor.name.clone(), replaced);
-        let found = self.logits(&source)?;
-        let rows = whole
-            .values
-            .chunks_exact(whole.vocabulary)
-            .zip(found.values.chunks_exact(found.vocabulary));
-        let (mut sum, mut count) = (0.0, 0);
-        for (whole, found) in rows {
-            sum += kl_divergence(whole, found);
-            count += 1;
+        let (mut sum, mut count) = (0.0, 0u32);
+        self.run(&source, &mut |number, found, vocabulary| {
+            let rows = whole[number].chunks_exact(vocabulary).zip(found.chunks_exact(vocabulary));
+            for (whole, found) in rows {
+                sum += kl_divergence(whole, found);
+                count += 1;
+            }
+        })?;
+        // Rounding may make that of equal distributions a little smaller than zero.
+        let mean = f64::max(sum / f64::from(count.max(1)), 0.0);
+        match sum.is_finite() {
+            true => Ok(mean),
+            false => Err(Error::NoDivergence { tensor: tensor.name.clone(), sum }),
         }
-        Ok(sum / f64::from(count.max(1)))
     }
 }

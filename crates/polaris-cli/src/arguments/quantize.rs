@@ -150,7 +150,37 @@ impl Quantize {
             ("--loss", self.loss.is_some()),
             ("--imatrix", self.imatrix.is_some()),
             ("--calibrate", self.text.calibrate.is_some()),
-            ("--method gptq", self.method.contains(&MethodName::Gptq)),
+            ("--method gptq", self.wants_gptq()),
+        ];
+        let given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
+        given.chain(self.of_gptq()).chain(self.of_mixtures()).collect()
+    }
+
+    /// Whether levels are chosen by GPTQ.
+    pub fn wants_gptq(&self) -> bool {
+        self.method.contains(&MethodName::Gptq)
+    }
+
+    /// The options that were given and say how GPTQ works.
+    pub fn of_gptq(&self) -> Vec<&'static str> {
+        let text = &self.text;
+        let given = [
+            ("--window", text.window.is_some()),
+            ("--windows", text.windows.is_some()),
+            ("--resume", text.resume.is_some()),
+            ("--hessian-memory", text.hessian_memory.is_some()),
+            ("--act-order", text.act_order),
+            ("--damping", text.damping.is_some()),
+            ("--sweeps", text.sweeps.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
+    /// The options that were given and say how a mixture is chosen.
+    pub fn of_mixtures(&self) -> Vec<&'static str> {
+        let given = [
+            ("--probe-windows", self.text.probe_windows.is_some()),
+            ("--sensitivities", self.text.sensitivities.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
@@ -182,42 +212,43 @@ pub struct TextChoice {
     pub calibrate: Option<PathBuf>,
 
     /// Run this many windows of 256 tokens for each measurement of `--size` and `--loss`
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub probe_windows: u32,
+    /// [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub probe_windows: Option<u32>,
 
     /// Keep measurements in this file: another budget needs no new ones, and what was stopped goes on
     #[arg(long, value_name = "FILE", requires = "calibrate")]
     pub sensitivities: Option<PathBuf>,
 
-    /// Compute windows of this many tokens for `--method gptq`
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
-    pub window: u32,
+    /// GPTQ: compute windows of this many tokens [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub window: Option<u32>,
 
-    /// Compute at most this many windows [default: the whole text]
+    /// GPTQ: compute at most this many windows [default: the whole text]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub windows: Option<u32>,
 
-    /// The folder that keeps what is done until the file is whole; a run that was stopped goes on there [default: the
+    /// GPTQ: the folder that keeps what is done until the file is whole; a run that was stopped goes on there [default: the
     /// name of the file and .work]
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
 
-    /// Memory for the Hessians that are collected at once, 4 bytes times the square of the columns each; with less the
-    /// text is computed several times
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
-    pub hessian_memory: u64,
+    /// GPTQ: memory for the Hessians that are collected at once, 4 bytes times the square of the columns each; with less
+    /// the text is computed several times [default: 2GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub hessian_memory: Option<u64>,
 
-    /// Decide columns in the order of their inputs' mean squares (act-order), with scales that are chosen before
+    /// GPTQ: decide columns in the order of their inputs' mean squares (act-order), with scales that are chosen before
     #[arg(long)]
     pub act_order: bool,
 
-    /// What is added to the diagonal of a Hessian, as a part of its mean: from 0 to 1
-    #[arg(long, value_name = "PART", default_value_t = 0.01)]
-    pub damping: f64,
+    /// GPTQ: what is added to the diagonal of a Hessian, as a part of its mean, from 0 to 1 [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub damping: Option<f64>,
 
-    /// The most sweeps of coordinate descent after GPTQ; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub sweeps: u32,
+    /// GPTQ: the most sweeps of coordinate descent afterwards; 0 for none [default: 10]
+    #[arg(long, value_name = "N")]
+    pub sweeps: Option<u32>,
 }
 
 /// The recipe of a name that clap has checked.

@@ -9,6 +9,7 @@ use polaris::optimize::{CalibrationText, Error, Importance};
 use serde::Serialize;
 
 use super::llm::source;
+use super::quantize::check_place;
 use crate::arguments::{Global, Imatrix};
 use crate::output::{print_line, say};
 use crate::session::Session;
@@ -37,7 +38,11 @@ pub fn run(global: Global, options: &Imatrix) -> anyhow::Result<u8> {
     }
     let begin = Instant::now();
     let importance = match (&options.model, &options.text) {
-        (Some(model), Some(text)) => collect(global, options, model, text)?,
+        (Some(model), Some(text)) => {
+            check_place(&options.out, model, "the model")?;
+            check_place(&options.out, text, "the text")?;
+            collect(global, options, model, text)?
+        }
         _ => merge(options)?,
     };
     let result = Result {

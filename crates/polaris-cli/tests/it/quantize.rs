@@ -83,6 +83,16 @@ fn formats_are_chosen_for_a_size() {
     let file = std::fs::read_to_string(home.path("found.json")).unwrap();
     home.run(&format!("generate {small} -p a -n 3 --device cpu")).exits_with(0);
 
+    // With an importance matrix, which counts for the types that were chosen.
+    let matrix = home.path("model.imatrix.gguf");
+    let matrix = matrix.display();
+    home.run(&format!("imatrix {model} {text} -o {matrix} --window 64 --windows 2")).exits_with(0);
+    home.run(&format!("quantize {model} -o {small} --size 1GB --imatrix {matrix} {calibrated}"))
+        .exits_with(0)
+        .says(&["by importance"]);
+    let itself = home.run(&format!("imatrix {model} {text} -o {model}")).exits_with(3);
+    assert!(itself.stderr.contains("the model itself"), "{itself:#?}");
+
     // Another budget measures nothing anew, nor does one that goes on from half of the file.
     home.run(&format!("quantize {model} --dry-run --loss 50% {calibrated}"))
         .exits_with(0)
@@ -101,6 +111,10 @@ fn formats_are_chosen_for_a_size() {
     fails(&format!("--size 100 {calibrated}"), 3, "the least that is possible");
     fails(&format!("--loss 0.0000000001% {calibrated}"), 3, "the least that is possible");
     fails(&format!("--size {goal}"), 2, "--calibrate");
+    fails(&format!("--calibrate {text}"), 2, "--method gptq, --size or --loss");
+    fails(&format!("--size {goal} --calibrate {text} --damping 0.5"), 2, "--method gptq");
+    fails(&format!("--method gptq --calibrate {text} --imatrix {matrix}"), 2, "leave one");
+    fails(&format!("--size 100 {calibrated} --tensor weight=Q8_0"), 3, "the least that");
     fails(&format!("--loss nothing {calibrated}"), 2, "a percentage");
     std::fs::write(home.path("other.txt"), "dcba".repeat(100)).unwrap();
     let other = home.path("other.txt");

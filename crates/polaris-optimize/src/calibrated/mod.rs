@@ -182,6 +182,14 @@ impl Plan<'_> {
         };
         let units = inputs::units(engine, &text, &is_target, cancelled)?;
         let device = engine.model().device().clone();
+        let is_open =
+            |unit: &&Unit| unit.tensors.iter().any(|&tensor| !work.has(tensor, unit.matrix));
+        if let Some(columns) = units.iter().filter(is_open).map(|unit| unit.columns).max() {
+            let needed = 4 * (columns as u64).pow(2);
+            if needed > options.memory {
+                return Err(Error::Memory { columns, needed, limit: options.memory });
+            }
+        }
         let all: usize = units.iter().map(|unit| unit.tensors.len()).sum();
         let is_done = |work: &Work, unit: &Unit| {
             unit.tensors.iter().all(|&tensor| work.has(tensor, unit.matrix))
@@ -317,9 +325,6 @@ fn fitting(device: &polaris_runtime::DeviceRef, units: &[&Unit], memory: u64) ->
     let mut used = 0u64;
     for unit in units {
         let needed = 4 * (unit.columns as u64).pow(2);
-        if group.is_empty() && needed > memory {
-            return Err(Error::Memory { columns: unit.columns, needed, limit: memory });
-        }
         used = used.saturating_add(needed);
         if used > memory {
             break;

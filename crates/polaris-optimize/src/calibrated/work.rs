@@ -66,8 +66,10 @@ impl Work {
         let refused = |what| Error::Work { folder: folder.to_owned(), what };
         fs::create_dir_all(folder).map_err(failed)?;
         let manifest = folder.join(MANIFEST);
-        let is_empty = fs::read_dir(folder).map_err(failed)?.next().is_none();
-        if !is_empty && !manifest.exists() && !folder.join(LOCK).exists() {
+        // A run that was stopped at once leaves its lock alone.
+        let mut names =
+            fs::read_dir(folder).map_err(failed)?.flatten().map(|file| file.file_name());
+        if !manifest.exists() && names.any(|name| name != LOCK) {
             return Err(refused("the folder has other files; name one that is empty or missing"));
         }
         let lock = FileLock::try_now(&folder.join(LOCK)).map_err(failed)?;

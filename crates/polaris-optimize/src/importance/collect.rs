@@ -1,6 +1,6 @@
 //! Collecting importance from a text.
 
-use polaris_llm::{Engine, Observation, Observe, Wanted};
+use polaris_llm::{Engine, Model, Observation, Observe, Wanted};
 
 use super::{ColumnSums, Importance};
 use crate::{Error, Result};
@@ -79,9 +79,10 @@ impl Importance {
         if count == 0 {
             return Err(Error::ShortText { tokens: tokens.len(), window });
         }
-        let run = fingerprint(tokens, first, window);
+        let run = fingerprint(engine.model(), tokens, first, window);
         match self.windows {
-            0 => {
+            // Sums without windows are of a run that nobody knows.
+            0 if self.tensors().len() == 0 => {
                 self.run = Some(run);
                 self.texts = vec![name.to_owned()];
             }
@@ -111,11 +112,12 @@ impl Importance {
     }
 }
 
-/// A number for the tokens of a run, by FNV-1a.
-fn fingerprint(tokens: &[u32], first: Option<u32>, window: usize) -> u64 {
+/// A number for the tokens of a run and the model's size, by FNV-1a.
+fn fingerprint(model: &Model, tokens: &[u32], first: Option<u32>, window: usize) -> u64 {
     let first = first.map_or(u64::MAX, u64::from);
-    let all =
-        [window as u64, first].into_iter().chain(tokens.iter().map(|&token| u64::from(token)));
+    let all = [window as u64, first, model.bytes() as u64]
+        .into_iter()
+        .chain(tokens.iter().map(|&token| u64::from(token)));
     all.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -1,12 +1,13 @@
 //! Sensitivities on disk: measured once, used for every budget, and continued where a measurement was stopped.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use polaris_gguf::Gguf;
 use serde::{Deserialize, Serialize};
 
-use super::Sensitivity;
-use crate::{Error, Result};
+use super::{Candidate, Sensitivity};
+use crate::{Error, PlannedTensor, Result};
 
 const SCHEMA: &str = "polaris.sensitivities/1";
 /// The most bytes of a file; a thousand tensors take about one MB.
@@ -27,7 +28,7 @@ pub struct Origin(String);
 
 impl Origin {
     /// From the tensors of a model (their names, types, shapes and first bytes) and the windows of a text.
-    pub fn new(gguf: &Gguf, windows: &[&[u32]]) -> Self {
+    pub fn new(gguf: &Gguf, windows: &[Vec<u32>]) -> Self {
         let mut sum = 0xcbf2_9ce4_8422_2325u64;
         let mut mix = |bytes: &[u8]| {
             for &byte in bytes {
@@ -48,11 +49,11 @@ impl Origin {
     }
 }
 
-/// What a file has, if there is one.
+/// What a file has of some tensors, if there is one.
 ///
 /// # Errors
 /// If it cannot be read, is no such file, or is of another model or text.
-pub fn load(path: &Path, origin: &Origin) -> Result<Vec<Sensitivity>> {
+pub fn load(path: &Path, origin: &Origin, tensors: &[PlannedTensor]) -> Result<Vec<Sensitivity>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -65,15 +66,26 @@ pub fn load(path: &Path, origin: &Origin) -> Result<Vec<Sensitivity>> {
     if file.origin != origin.0 {
         return Err(wrong("it was measured of another model or text".to_owned()));
     }
-    let is_number = |value: f64| value.is_finite() && value >= 0.0;
-    let is_whole = |entry: &Sensitivity| {
-        let candidates = &entry.candidates;
-        !candidates.is_empty() && candidates.iter().all(|found| is_number(found.divergence))
-    };
-    match file.tensors.iter().find(|entry| !is_whole(entry)) {
-        Some(entry) => Err(wrong(format!("`{}` has no divergences", entry.name))),
-        None => Ok(file.tensors),
+    let mut known = BTreeMap::new();
+    for entry in file.tensors {
+        let Some(tensor) = tensors.iter().find(|tensor| tensor.name == entry.name) else {
+            let what = format!("the model has no tensor `{}`", entry.name);
+            return Err(wrong(what));
+        };
+        let row = tensor.dims.last().copied().unwrap_or(1);
+        let is_right = |found: &Candidate| {
+            let is_number = found.divergence.is_finite() && found.divergence >= 0.0;
+            let bytes = found.ty.bytes_of(&tensor.dims);
+            is_number && row.is_multiple_of(found.ty.block_elements()) && bytes == Some(found.bytes)
+        };
+        if entry.candidates.is_empty() || !entry.candidates.iter().all(is_right) {
+            return Err(wrong(format!("what it says of `{}` cannot be", entry.name)));
+        }
+        known.insert(entry.name.clone(), entry);
     }
+    // In the order of the model, as they are measured.
+    let in_order = tensors.iter().filter_map(|tensor| known.remove(&tensor.name));
+    Ok(in_order.collect())
 }
 
 /// Writes what was measured so far.

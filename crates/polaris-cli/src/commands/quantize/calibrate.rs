@@ -19,6 +19,11 @@ use crate::{interrupt, output};
 
 /// The most bytes of a text.
 const LARGEST_TEXT: u64 = 1 << 30;
+/// What options are without a word, as their help says.
+const WINDOW: u32 = 512;
+const HESSIAN_MEMORY: u64 = 2 << 30;
+const DAMPING: f64 = 0.01;
+const SWEEPS: u32 = 10;
 /// Tensors that are named for what GPTQ gained.
 const NAMED: usize = 5;
 
@@ -49,8 +54,9 @@ pub fn gptq(
 ) -> anyhow::Result<Prepared> {
     let choice = &options.text;
     let path = choice.calibrate.as_ref().context("GPTQ needs a text, by --calibrate FILE")?;
-    if !(0.0..=1.0).contains(&choice.damping) {
-        bail!("--damping {} is no part of the diagonal; give one from 0 to 1", choice.damping);
+    let damping = choice.damping.unwrap_or(DAMPING);
+    if !(0.0..=1.0).contains(&damping) {
+        bail!("--damping {damping} is no part of the diagonal; give one from 0 to 1");
     }
     let text = polaris::files::read_text(path, LARGEST_TEXT)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -58,7 +64,7 @@ pub fn gptq(
         Some(folder) => folder.clone(),
         None => work_folder(out),
     };
-    let window = choice.window as usize;
+    let window = choice.window.unwrap_or(WINDOW) as usize;
     let model =
         Model::load(&Source::from_gguf(gguf)?, device, &LoadOptions { context: window }, |_| {
             if interrupt::requested() { Err(LlmError::Cancelled) } else { Ok(()) }
@@ -78,9 +84,9 @@ pub fn gptq(
         window,
         windows: choice.windows.map(|windows| windows as usize),
         first: tokenizer.begin().first().copied(),
-        memory: choice.hessian_memory,
-        factor: FactorOptions { damping: choice.damping, order },
-        sweeps: choice.sweeps as usize,
+        memory: choice.hessian_memory.unwrap_or(HESSIAN_MEMORY),
+        factor: FactorOptions { damping, order },
+        sweeps: choice.sweeps.unwrap_or(SWEEPS) as usize,
     };
     let bar = output::progress(1, "calibrating");
     let mut progress = |stage: Stage<'_>| match stage {

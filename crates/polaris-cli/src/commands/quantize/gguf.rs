@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use super::calibrate::{self, Gptq};
 use super::mixed::{self, Chosen};
-use crate::arguments::{Global, MethodName, Quantize};
+use crate::arguments::{Global, Quantize};
+use crate::exit::Usage;
 use crate::output::{Table, print_line};
 use crate::session::Session;
 use crate::{exit, interrupt, output};
@@ -64,6 +65,7 @@ struct Tensor<'a> {
 }
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
+    check(options)?;
     let json = global.json;
     let recipe = options.r#type.unwrap_or(Recipe::Q4_K_M);
     let out = if options.dry_run { None } else { options.out.as_deref() };
@@ -96,7 +98,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             bytes_before: plan.bytes_before(),
             bytes: plan.bytes(),
             seconds,
-            method: if wants_gptq(options) { "gptq" } else { "nearest" },
+            method: if options.wants_gptq() { "gptq" } else { "nearest" },
             tensors: (plan.tensors().iter().enumerate())
                 .map(|(number, tensor)| Tensor {
                     gptq: by_gptq.iter().find(|gptq| gptq.tensor == number),
@@ -123,8 +125,23 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn wants_gptq(options: &Quantize) -> bool {
-    options.method.contains(&MethodName::Gptq)
+/// That options which need one another are there, and none that would do nothing.
+fn check(options: &Quantize) -> Result<(), Usage> {
+    let (gptq, mixture) = (options.wants_gptq(), mixed::goal(options).is_some());
+    let said = if gptq && options.text.calibrate.is_none() {
+        "--method gptq needs a text: --calibrate FILE".to_owned()
+    } else if gptq && options.imatrix.is_some() {
+        "--method gptq looks at more than --imatrix says; leave one of them out".to_owned()
+    } else if let (false, Some(option)) = (gptq, options.of_gptq().first()) {
+        format!("{option} needs --method gptq")
+    } else if let (false, Some(option)) = (mixture, options.of_mixtures().first()) {
+        format!("{option} needs --size or --loss")
+    } else if !gptq && !mixture && options.text.calibrate.is_some() {
+        "--calibrate needs --method gptq, --size or --loss".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Usage(said))
 }
 
 fn write(
@@ -137,7 +154,7 @@ fn write(
     let session = Session::on_cpu(global)?;
     let device = session.runtime.cpu();
     let cpu = device.as_cpu().context("the CPU should be one")?;
-    let prepared = match wants_gptq(options) {
+    let prepared = match options.wants_gptq() {
         true => Some(calibrate::gptq(options, gguf, plan, device, out)?),
         false => None,
     };

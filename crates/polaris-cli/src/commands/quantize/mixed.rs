@@ -47,14 +47,16 @@ pub fn choose(
     let tokenizer = Source::from_gguf(gguf)?.tokenizer()?;
     let tokenizer = tokenizer.context("the model's file has no tokenizer for the text")?;
     let tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);
+    let defaults = SensitivityOptions::default();
     let settings = SensitivityOptions {
-        windows: options.text.probe_windows as usize,
-        ..SensitivityOptions::default()
+        windows: options.text.probe_windows.map_or(defaults.windows, |count| count as usize),
+        ..defaults
     };
-    let windows = windows(&tokens, &settings)?;
+    let first = tokenizer.begin().first().copied();
+    let windows = windows(&tokens, first, &settings)?;
     let origin = Origin::new(gguf, &windows);
     let known = match &options.text.sensitivities {
-        Some(path) => load(path, &origin)?,
+        Some(path) => load(path, &origin, plan.tensors())?,
         None => Vec::new(),
     };
     let session = Session::on_cpu(global)?;

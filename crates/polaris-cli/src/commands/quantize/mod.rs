@@ -16,7 +16,7 @@ use crate::exit::Usage;
 
 pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     if let Some(out) = options.out.as_deref().filter(|_| !options.dry_run) {
-        check_place(out, &options.model)?;
+        check_place(out, &options.model, "the model")?;
     }
     if options.model.is_dir() {
         bail!("{} is a folder; convert it to GGUF or ONNX first", options.model.display());
@@ -41,14 +41,14 @@ pub fn is_gguf(path: &Path) -> bool {
     }
 }
 
-/// That a file can be written there without harm to the model.
-fn check_place(out: &Path, model: &Path) -> anyhow::Result<()> {
+/// That a file can be written there without harm to one that is read.
+pub fn check_place(out: &Path, read: &Path, what: &str) -> anyhow::Result<()> {
     if out.is_dir() {
         bail!("{} is a folder; name a file, as in -o smaller.onnx", out.display());
     }
     let same = |path: &Path| std::fs::canonicalize(path).ok();
-    if out.exists() && same(out).is_some() && same(out) == same(model) {
-        bail!("{} is the model itself; name another file", out.display());
+    if out.exists() && same(out).is_some() && same(out) == same(read) {
+        bail!("{} is {what} itself; name another file", out.display());
     }
     Ok(())
 }

@@ -65,7 +65,11 @@ pub struct LayerResult {
     pub r#type: &'static str,
     pub reason: Option<String>,
     pub weights: usize,
+    /// None if nothing differs, or the ratio is not finite.
     pub sqnr_db: Option<f64>,
+    /// The ratio, finite or not, where something differs.
+    #[serde(skip)]
+    ratio: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -144,8 +148,11 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let observer =
         Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
     work.batch = batch(&observer, &samples)?;
-    let wanted = own.samples.map_or(SAMPLES, |count| usize::try_from(count).unwrap_or(usize::MAX));
-    let wanted = 0..wanted.min(samples.len());
+    let wanted = match own.samples {
+        Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+        None => SAMPLES.max(samples.fewest()),
+    };
+    let wanted = samples.first(wanted)?;
     let histograms =
         calibrate(&work, &observer, &samples, wanted.clone(), data, own.histograms.as_deref())?;
     drop(observer);
@@ -312,7 +319,7 @@ fn measure(work: &Work, made: &Quantized, samples: &Samples) -> anyhow::Result<D
     let before = Observer::new(runtime, work.float.model(), &names, &work.options)?;
     let after = Observer::new(runtime, &made.model, &names, &work.options)?;
     let mut distortion = Distortion::default();
-    let range = 0..MEASURED.min(samples.len());
+    let range = samples.first(MEASURED.max(samples.fewest()))?;
     each(samples, range, work.batch, "measuring", |batch, _| {
         Ok(distortion.add(&before.tensors(batch)?, &after.tensors(batch)?)?)
     })?;
@@ -326,14 +333,16 @@ fn layers(layers: &[Layer], distortion: &Distortion) -> Vec<LayerResult> {
             Treatment::Weight(why) => ("int8 weight", Some(why.clone())),
             Treatment::Float(why) => ("float", Some(why.clone())),
         };
-        let noise = distortion.tensors.get(&layer.result);
+        let noise = distortion.tensors.get(&layer.result).filter(|noise| noise.largest != 0.0);
+        let ratio = noise.map(|noise| noise.decibels());
         LayerResult {
             name: layer.name.clone(),
             operator: layer.operator.clone(),
             r#type: ty,
             reason,
             weights: layer.weights,
-            sqnr_db: noise.map(|noise| noise.decibels()).filter(|ratio| ratio.is_finite()),
+            sqnr_db: ratio.filter(|ratio| ratio.is_finite()),
+            ratio,
         }
     };
     layers.iter().map(result).collect()
@@ -370,9 +379,14 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
     if result.equalized > 0 {
         print_line(&format!("{} pairs of layers share evened out channels", result.equalized))?;
     }
-    let mut worst: Vec<&LayerResult> =
-        result.layers.iter().filter(|layer| layer.sqnr_db.is_some()).collect();
-    worst.sort_by(|a, b| a.sqnr_db.unwrap_or(0.0).total_cmp(&b.sqnr_db.unwrap_or(0.0)));
+    let measured = |layer: &'_ &LayerResult| layer.ratio.is_some();
+    let mut worst: Vec<&LayerResult> = result.layers.iter().filter(measured).collect();
+    // What is not a number is worse than any.
+    let rank = |layer: &LayerResult| layer.ratio.filter(|ratio| !ratio.is_nan());
+    worst.sort_by(|a, b| match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    });
     print_line("lowest signal-to-noise ratios:")?;
     let mut table = Table::new(&["layer", "operator", "type", ">SQNR"]);
     for layer in worst.into_iter().take(WORST) {
@@ -380,7 +394,10 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
             layer.name.clone(),
             layer.operator.clone(),
             layer.r#type.to_owned(),
-            layer.sqnr_db.map_or(String::new(), |ratio| format!("{ratio:.1} dB")),
+            match rank(layer) {
+                Some(ratio) => format!("{ratio:.1} dB"),
+                None => "not a number".to_owned(),
+            },
         ]);
     }
     table.print()?;
