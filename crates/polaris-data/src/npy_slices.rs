@@ -57,7 +57,9 @@ impl NpySlices {
             return Err(bad("it is a single number; its first dimension should be rows".into()));
         };
         let width = code[1..].parse().unwrap_or(1);
-        let row = rest.iter().product::<usize>() * width;
+        // Without rows, a file of no bytes may say that they are of any length.
+        let row = rest.iter().try_fold(width, |bytes: usize, &length| bytes.checked_mul(length));
+        let row = row.ok_or_else(|| bad(format!("rows of {rest:?} numbers are too long")))?;
         Ok(Self { path: path.to_owned(), code, dims, row, rows })
     }
 
@@ -123,6 +125,9 @@ mod tests {
         );
         std::fs::write(&path, &npy_file("i2", &[5, 3], &bytes)[..100]).unwrap();
         assert!(NpySlices::open(&path).is_err());
+        std::fs::write(&path, npy_file("f4", &[0, 1 << 40, 1 << 40], &[])).unwrap();
+        let error = NpySlices::open(&path).unwrap_err().to_string();
+        assert!(error.contains("too long"), "{error}");
         std::fs::write(&path, npy_file("f4", &[], &[0; 4])).unwrap();
         assert!(NpySlices::open(&path).is_err());
     }

@@ -148,6 +148,25 @@ impl Samples {
         self.labels.as_deref()
     }
 
+    /// The fewest samples that the model takes.
+    pub fn fewest(&self) -> usize {
+        self.batch.unwrap_or(1)
+    }
+
+    /// The first samples: so many, or all.
+    ///
+    /// # Errors
+    /// If the model takes more at a time.
+    pub fn first(&self, count: usize) -> Result<Range<usize>> {
+        if count < self.fewest() {
+            let batch = self.fewest();
+            let why =
+                format!("{count} samples were asked for, and the model takes {batch} at a time");
+            return Err(Error::file(&self.path, why));
+        }
+        Ok(0..count.min(self.len))
+    }
+
     /// The samples of each batch of about so many; those behind the last whole one are left out where the model takes a fixed
     /// number.
     pub fn batches(&self, samples: Range<usize>, about: usize) -> Vec<Range<usize>> {
@@ -485,6 +504,12 @@ mod tests {
         // A fixed number of samples leaves out those behind the last whole batch.
         let fixed = open(&path, &["2", "4"]).unwrap();
         assert_eq!(fixed.batches(0..5, 16), [0..2, 2..4]);
+        assert_eq!((fixed.first(2).unwrap(), fixed.first(9).unwrap()), (0..2, 0..5));
+        let error = fixed.first(1).unwrap_err().to_string();
+        assert!(
+            error.contains("1 samples were asked for") && error.contains("2 at a time"),
+            "{error}"
+        );
         for (dims, part) in [
             (&["n", "5"][..], "do not fit"),
             (&["8", "4"], "8 at a time"),

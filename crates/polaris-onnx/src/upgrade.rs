@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::builder::ir_version;
 use crate::infer::infer_graph;
 use crate::operators::signatures::means_the_same;
-use crate::{Attribute, Error, Graph, Model, Node, Result, Tensor, Type, Value, ValueId};
+use crate::{
+    Attribute, ElementType, Error, Graph, Model, Node, Result, Tensor, Type, Value, ValueId,
+};
 
 impl Model {
     /// Writes all nodes of ONNX' own operators for a version, where they are for an earlier one. What later versions changed
@@ -31,6 +33,10 @@ fn raise(graph: &mut Graph, version: i64) -> Result<()> {
         Some(Type::Tensor(_, Some(dims))) => Some(dims.len() as i64),
         _ => None,
     };
+    let element = |id: ValueId| match facts.get(id.index()).and_then(|fact| fact.ty.as_ref()) {
+        Some(Type::Tensor(element, _)) => Some(*element),
+        _ => None,
+    };
     let mut nodes = std::mem::take(&mut graph.nodes);
     for node in &mut nodes {
         for inner in node.attributes.graphs_mut() {
@@ -39,9 +45,10 @@ fn raise(graph: &mut Graph, version: i64) -> Result<()> {
         if !node.domain.is_empty() || node.version >= version {
             continue;
         }
-        if !means_the_same(node, version) && !rewrite(graph, node, rank) {
+        let stays = !is_gone(node, version) && means_the_same(node, version);
+        if !stays && !rewrite(graph, node, rank, element) {
             return Err(Error::unsupported(format!(
-                "{} of version {} in a model of version {version}, where it means something else",
+                "{} of version {} in a model of version {version}, which has nothing that is known to mean the same",
                 node.operator, node.version
             ))
             .at(node));
@@ -52,8 +59,22 @@ fn raise(graph: &mut Graph, version: i64) -> Result<()> {
     Ok(())
 }
 
+/// Whether a version has no such operator any more. Signatures tell what came, and not what went.
+fn is_gone(node: &Node, version: i64) -> bool {
+    match node.operator.as_str() {
+        "Upsample" => version >= 10,
+        "Scatter" => version >= 11,
+        _ => false,
+    }
+}
+
 /// Writes a node as versions from 13 on want it. `false` if it cannot say there what it says.
-fn rewrite(graph: &mut Graph, node: &mut Node, rank: impl Fn(ValueId) -> Option<i64>) -> bool {
+fn rewrite(
+    graph: &mut Graph,
+    node: &mut Node,
+    rank: impl Fn(ValueId) -> Option<i64>,
+    element: impl Fn(ValueId) -> Option<ElementType>,
+) -> bool {
     let first = node.inputs.first().copied().flatten();
     match node.operator.as_str() {
         // Later versions have more attributes, with defaults that mean what was there before, or accept more.
@@ -63,22 +84,31 @@ fn rewrite(graph: &mut Graph, node: &mut Node, rank: impl Fn(ValueId) -> Option<
         "Gemm" => node.version >= 7,
         "TopK" => node.version >= 10,
         "BatchNormalization" => {
+            let spatial = node.attributes.int_or("spatial", 1);
+            node.attributes.remove("spatial");
             node.version >= 7
                 && node.outputs.iter().skip(1).all(Option::is_none)
-                && node.attributes.int_or("spatial", 1).is_ok_and(|spatial| spatial == 1)
+                && spatial.is_ok_and(|spatial| spatial == 1)
         }
+        "Scatter" => {
+            node.operator = "ScatterElements".to_owned();
+            true
+        }
+        "Upsample" | "Resize" if (7..11).contains(&node.version) => resize(graph, node),
         "Squeeze" | "ReduceSum" => lists(graph, node, &[("axes", false)]),
         "Unsqueeze" => lists(graph, node, &[("axes", true)]),
         "Split" if node.version >= 2 => lists(graph, node, &[("split", false)]),
         "Slice" => lists(graph, node, &[("starts", true), ("ends", true), ("axes", false)]),
         "Pad" if node.version >= 2 => {
-            let value = node.attributes.float_or("value", 0.0);
-            lists(graph, node, &[("pads", true)]) && numbers(graph, node, &[("value", value.ok())])
+            let value = node.attributes.float("value").ok().flatten();
+            let element = first.and_then(element);
+            lists(graph, node, &[("pads", true)])
+                && numbers(graph, node, element, &[("value", value)])
         }
         "Clip" if node.version >= 6 => {
             let bound = |name: &str| node.attributes.float(name).ok().flatten();
             let bounds = [("min", bound("min")), ("max", bound("max"))];
-            numbers(graph, node, &bounds)
+            numbers(graph, node, first.and_then(element), &bounds)
         }
         "Softmax" | "LogSoftmax" | "Hardmax" => {
             // Before, all axes from this one on were one.
@@ -108,10 +138,54 @@ fn lists(graph: &mut Graph, node: &mut Node, names: &[(&str, bool)]) -> bool {
     true
 }
 
-/// The same for numbers.
-fn numbers(graph: &mut Graph, node: &mut Node, names: &[(&str, Option<f32>)]) -> bool {
+/// The same for numbers, of the type that the first operand has. `false` if that is not known.
+fn numbers(
+    graph: &mut Graph,
+    node: &mut Node,
+    element: Option<ElementType>,
+    names: &[(&str, Option<f32>)],
+) -> bool {
     for (name, number) in names {
-        operand(graph, node, name, number.map(Tensor::scalar));
+        let made = match (number, element) {
+            (None, _) => None,
+            (Some(number), Some(element)) => {
+                let Ok(made) = Tensor::from_f64(element, &[], &[f64::from(*number)]) else {
+                    return false;
+                };
+                Some(made)
+            }
+            (Some(_), None) => return false,
+        };
+        operand(graph, node, name, made);
+    }
+    true
+}
+
+/// Upsample, and Resize before version 11: scales of all axes, from the first element on.
+fn resize(graph: &mut Graph, node: &mut Node) -> bool {
+    let mode = match node.attributes.string_or("mode", "nearest") {
+        Ok("nearest") => "nearest",
+        Ok("linear" | "bilinear") => "linear",
+        _ => return false,
+    };
+    if node.inputs.len() < 2 {
+        let Ok(Some(scales)) =
+            node.attributes.floats("scales").map(|list| list.map(<[f32]>::to_vec))
+        else {
+            return false;
+        };
+        let made = Tensor::new(&[scales.len()], scales).ok();
+        operand(graph, node, "scales", made);
+    }
+    // No region of interest.
+    node.inputs.insert(1, None);
+    node.operator = "Resize".to_owned();
+    for (name, value) in [
+        ("mode", mode),
+        ("coordinate_transformation_mode", "asymmetric"),
+        ("nearest_mode", "floor"),
+    ] {
+        node.attributes.set(name, Attribute::String(value.as_bytes().to_vec()));
     }
     true
 }
@@ -166,6 +240,63 @@ mod tests {
         let written = written.unwrap();
         assert!(written.graph.nodes.iter().all(|node| node.version == 13));
         assert_eq!(run(&before, &[2, 3, 6]), run(&written, &[2, 3, 6]));
+    }
+
+    #[test]
+    fn what_is_gone_becomes_what_came_instead() {
+        for version in [7, 9] {
+            for mode in ["nearest", "linear"] {
+                let mut g = GraphBuilder::new("early").opset(version);
+                let x = g.input("x", F32, [1, 2, 3, 4]);
+                let y = if version == 7 {
+                    let scales = Attribute::Floats(vec![1.0, 1.0, 2.0, 2.5]);
+                    g.call("Upsample", [x]).attribute("scales", scales)
+                } else {
+                    let scales = Tensor::new(&[4], vec![1.0f32, 1.0, 2.0, 2.5]).unwrap();
+                    let scales = g.constant(scales);
+                    g.call("Upsample", [x, scales])
+                };
+                let y = y.attribute("mode", mode).output();
+                g.output(y);
+                let before = g.build().unwrap();
+                let mut after = before.clone();
+                after.raise_opset(13).unwrap();
+                let bytes = after.to_bytes().unwrap().into();
+                let written = Model::from_bytes(bytes, &crate::NoExternalData).unwrap();
+                assert_eq!(written.graph.nodes[0].operator, "Resize");
+                assert_eq!(run(&before, &[1, 2, 3, 4]), run(&written, &[1, 2, 3, 4]));
+            }
+        }
+        let mut g = GraphBuilder::new("early").opset(9);
+        let x = g.input("x", F32, [2, 3]);
+        let at = g.constant(Tensor::new(&[1, 3], vec![1i64, 0, 1]).unwrap());
+        let by = g.constant(Tensor::new(&[1, 3], vec![7.0f32, 8.0, 9.0]).unwrap());
+        let y = g.call("Scatter", [x, at, by]).attribute("axis", 0).output();
+        g.output(y);
+        let before = g.build().unwrap();
+        let mut after = before.clone();
+        after.raise_opset(13).unwrap();
+        assert_eq!(after.graph.nodes[0].operator, "ScatterElements");
+        assert_eq!(run(&before, &[2, 3]), run(&after, &[2, 3]));
+    }
+
+    #[test]
+    fn bounds_have_the_type_of_what_they_bound() {
+        let mut g = GraphBuilder::new("early").opset(9);
+        let x = g.input("x", ElementType::F64, [2]);
+        let y = g.call("Clip", [x]).attribute("max", 0.5).output();
+        let y = g.call("Pad", [y]).attribute("pads", [1, 0]).attribute("value", 0.25).output();
+        g.output(y);
+        let mut model = g.build().unwrap();
+        model.raise_opset(13).unwrap();
+        for id in model.graph.nodes.iter().filter_map(|node| node.inputs.get(2).copied().flatten())
+        {
+            let Some(Value::Tensor(bound)) = &model.graph.value(id).constant else { panic!() };
+            assert_eq!(bound.element(), ElementType::F64);
+        }
+        let x = Tensor::new(&[2], vec![0.125f64, 3.0]).unwrap();
+        let found = interpret(&model.graph, &[Some(Value::Tensor(x))], &[]).unwrap();
+        assert_eq!(found[0].tensor().unwrap().to_f64().unwrap(), [0.25, 0.125, 0.5]);
     }
 
     #[test]

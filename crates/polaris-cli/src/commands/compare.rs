@@ -7,7 +7,7 @@ use anyhow::bail;
 use polaris::graph::Session as Model;
 use polaris::models::samples::{self, Samples};
 use polaris::onnx::{Dim, Tensor, Type, Value};
-use polaris::optimize::onnx::{Comparison, Output};
+use polaris::optimize::onnx::{Comparison, Noise, Output};
 use polaris_bench::model::device_name;
 use serde::Serialize;
 
@@ -40,8 +40,11 @@ struct Side {
 struct OutputResult {
     name: String,
     elements: u64,
-    /// Null if nothing differs.
+    /// Null if nothing differs, or the ratio is not finite.
     sqnr_db: Option<f64>,
+    /// The same in words.
+    #[serde(skip)]
+    ratio: String,
     largest_difference: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     classes: Option<ClassResult>,
@@ -77,7 +80,7 @@ pub fn run(global: Global, options: &Compare) -> anyhow::Result<u8> {
     let samples = Samples::open(&options.data, &models[0].inputs(), classes.as_deref())?;
     let most =
         options.samples.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
-    let batches = samples.batches(0..most.min(samples.len()), options.batch as usize);
+    let batches = samples.batches(samples.first(most)?, options.batch as usize);
     let mut comparison = Comparison::default();
     let mut times = [Vec::new(), Vec::new()];
     let bar = output::progress(batches.len(), "comparing");
@@ -194,8 +197,17 @@ fn describe(output: &Output) -> OutputResult {
         name: output.name.clone(),
         elements: noise.elements,
         sqnr_db: Some(noise.decibels()).filter(|ratio| ratio.is_finite()),
+        ratio: ratio(noise),
         largest_difference: noise.largest,
         classes,
+    }
+}
+
+fn ratio(noise: Noise) -> String {
+    match (noise.largest == 0.0, noise.decibels()) {
+        (true, _) => "no difference".to_owned(),
+        (_, ratio) if ratio.is_nan() => "SQNR not a number".to_owned(),
+        (_, ratio) => format!("SQNR {ratio:.1} dB"),
     }
 }
 
@@ -213,10 +225,8 @@ fn print(result: &Result) -> anyhow::Result<()> {
     table.print()?;
     print_line(&format!("{} samples, {} at a time:", result.samples, result.batch))?;
     for output in &result.outputs {
-        let ratio = output
-            .sqnr_db
-            .map_or("no difference".to_owned(), |ratio| format!("SQNR {ratio:.1} dB"));
-        let (name, most) = (polaris::printable(&output.name), output.largest_difference);
+        let (name, ratio) = (polaris::printable(&output.name), &output.ratio);
+        let most = output.largest_difference;
         print_line(&format!("  `{name}`: {ratio}, largest difference {most:.3e}"))?;
         if let Some(classes) = &output.classes {
             let same = 100.0 * classes.top1_agreement;
@@ -234,4 +244,23 @@ fn print(result: &Result) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_the_same_has_no_difference() {
+        let of = |first: &[f64], second: &[f64]| {
+            let mut noise = Noise::default();
+            noise.add(first, second);
+            ratio(noise)
+        };
+        assert_eq!(of(&[1.0, 0.0], &[1.0, 0.0]), "no difference");
+        assert_eq!(of(&[0.0, 0.0], &[0.0, 0.0]), "no difference");
+        assert_eq!(of(&[1.0, 2.0], &[1.0, f64::NAN]), "SQNR not a number");
+        assert_eq!(of(&[0.0, 0.0], &[0.0, 1.0]), "SQNR -inf dB");
+        assert_eq!(of(&[3.0, 4.0], &[3.0, 4.5]), "SQNR 20.0 dB");
+    }
 }

@@ -287,6 +287,10 @@ fn quantised<'g>(
         && zero.is_none_or(|zero| zero.elements() == scale.elements());
     let axis = attributes.int_or("axis", 1).ok()?;
     let scale = scale.to_f64().ok().filter(|_| fits)?;
+    // Floats divide by any other scale, and have rules of their own for what comes of it.
+    if !scale.iter().all(|&scale| scale.is_finite() && scale > 0.0) {
+        return None;
+    }
     Some(Quantised { integers, element, scale_id, scale, zero_id, zero, axis })
 }
 
@@ -598,6 +602,14 @@ mod tests {
             let given = [("a", rows.clone()), ("b", rows)];
             let graph = check_pass(draft, and_dead(run), &given, 0.0);
             assert_eq!(graph.nodes.len() == 1, found == 1, "{graph}");
+        }
+    }
+
+    #[test]
+    fn scales_that_are_no_lengths_stay() {
+        for scale in [0.0, -0.1, f32::INFINITY, f32::NAN] {
+            check_unchanged(between("Conv", &[3, 2, 3, 3], &[scale], None), run);
+            check_unchanged(moving("Transpose", (7, scale), (7, scale)), run);
         }
     }
 

@@ -38,7 +38,8 @@ pub struct Gguf {
 impl Gguf {
     /// A trained model of the kind `llama`, its matrices in a type. Norms stay `f32`; matrices whose rows do not end
     /// with a block of the type become `f16`. Weights that were trained as integers keep these in Q4_0 and Q8_0, where
-    /// groups are of whole blocks; their scales become `f16`.
+    /// groups are of whole blocks; their scales become `f16`. Q4_0 is for those of up to four bits, if there are some: a first
+    /// or last layer that has more of its own is Q8_0 then.
     ///
     /// # Errors
     /// `NoExport` for a model of another kind, a tokenizer that GGUF has no name for, or a type that nothing here
@@ -59,7 +60,12 @@ impl Gguf {
         }
         let mut parameters = parameters(model);
         parameters.retain(|(name, _)| !is_of_quantizer(name));
-        for (own, parameter) in &parameters {
+        let integers: Vec<Option<IntegerWeight>> = no_grad(|| {
+            parameters.iter().map(|(_, parameter)| parameter.integers()).collect::<Result<_>>()
+        })?;
+        let is_narrow = |weight: &IntegerWeight| weight.bits <= 4;
+        let mixed = ty == TensorType::Q4_0 && integers.iter().flatten().any(is_narrow);
+        for ((own, parameter), integers) in parameters.iter().zip(&integers) {
             let name = tensor_name(own)
                 .ok_or_else(|| refusal(format!("GGUF has no name for the tensor `{own}`")))?;
             let tensor = no_grad(|| parameter.value(&Pass::evaluation()))?.detach();
@@ -67,10 +73,13 @@ impl Gguf {
             let ty = match dims {
                 [_] => TensorType::F32,
                 _ if ty.bytes_of(dims).is_none() => TensorType::F16,
+                // Both have blocks of as many elements.
+                _ if mixed && integers.as_ref().is_some_and(|own| !is_narrow(own)) => {
+                    TensorType::Q8_0
+                }
                 _ => ty,
             };
-            let integers = no_grad(|| parameter.integers())?;
-            let bytes = match integers.and_then(|weight| blocks(&weight, ty)) {
+            let bytes = match integers.as_ref().and_then(|weight| blocks(weight, ty)) {
                 Some(blocks) => blocks,
                 None => {
                     let values: Vec<f32> = tensor.to_dtype(DType::F32)?.to_vec()?;

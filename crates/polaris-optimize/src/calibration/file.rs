@@ -26,6 +26,9 @@ const FORMAT: &str = "polaris.histograms/1";
 /// Bytes of a file, at most: some thousand tensors with a range each, or some hundred with one for each channel.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// Bins of a file in all, at most: 2 GiB in memory. Bins that are empty take no bytes of a file.
+const MOST_BINS: usize = 1 << 28;
+
 /// Samples that have been counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -125,6 +128,15 @@ impl Histograms {
             let why = format!(
                 "it has {} bins on a side; a power of two in {sides:?} is accepted",
                 file.side
+            );
+            return Err(failed(path, why));
+        }
+        let channels: usize = file.tensors.iter().map(|tensor| tensor.channels.len()).sum();
+        let bins = channels.saturating_mul(2 * file.side);
+        if bins > MOST_BINS {
+            let why = format!(
+                "{channels} histograms of {} bins have {bins} in all; at most {MOST_BINS} are read",
+                2 * file.side
             );
             return Err(failed(path, why));
         }

@@ -23,8 +23,8 @@ use crate::{Error, Result};
 pub enum Calibrator {
     /// From the smallest to the largest value.
     MinMax,
-    /// All but a share of the values, in percent of those that stay. Where levels are not symmetric, each end loses half of
-    /// the others.
+    /// All but a share of the values that are not zero, in percent of those that stay. Where levels are not symmetric, each
+    /// end loses half of the others.
     Percentile(f64),
     /// The part whose distribution, once it has levels, diverges least from that of all values (Kullback-Leibler).
     Entropy,

@@ -3,22 +3,22 @@
 use super::{Histogram, Range};
 use crate::integer::Grid;
 
-/// The range that keeps a share of the values.
+/// The range that keeps a share of the values that are not zero: of a tensor that is mostly zeros, its zeros alone would be the
+/// share.
 pub fn percentile(histogram: &Histogram, percent: f64, symmetric: bool) -> Range {
-    let total = histogram.total() as f64;
+    let values = (histogram.total() - histogram.zeros()) as f64;
     let (min, max) = histogram.extremes().map_or((0.0, 0.0), |(a, b)| (a.into(), b.into()));
     let width = histogram.width();
     let (below, above) = (histogram.below(), histogram.above());
     if symmetric {
-        let wanted = (total * percent / 100.0).ceil();
-        let bins = reached(histogram.zeros() as f64, &histogram.magnitudes(), wanted);
+        let wanted = (values * percent / 100.0).ceil();
+        let bins = reached(0.0, &histogram.magnitudes(), wanted);
         return Range::symmetric((bins as f64 * width).min(f64::max(-min, max)));
     }
-    let wanted = (total * (0.5 + percent / 200.0)).ceil();
+    let wanted = (values * (0.5 + percent / 200.0)).ceil();
     // From the other end: what lies before zero counts.
     let end = |before: &[f64], after: &[f64]| -> f64 {
-        let inside = histogram.zeros() as f64 + before.iter().sum::<f64>();
-        reached(inside, after, wanted) as f64 * width
+        reached(before.iter().sum(), after, wanted) as f64 * width
     };
     Range { low: -end(&above, &below).min(-min), high: end(&below, &above).min(max) }
 }

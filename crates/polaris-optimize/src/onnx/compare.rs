@@ -114,7 +114,9 @@ impl Classes {
             }
         }
         let [p, q] = [x, y].map(log_probabilities);
-        let divergence: f64 = p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum();
+        // What is impossible adds nothing, whatever the other one says.
+        let possible = p.iter().zip(&q).filter(|(p, _)| **p != f64::NEG_INFINITY);
+        let divergence: f64 = possible.map(|(p, q)| p.exp() * (p - q)).sum();
         self.divergence += divergence;
         self.largest = self.largest.max(divergence);
     }
@@ -170,6 +172,14 @@ mod tests {
         let wanted = 0.25 * 0.5f64.ln() + 0.75 * 1.5f64.ln();
         assert!((classes.divergence - wanted).abs() < 1e-12, "{classes:?}");
         assert_eq!(classes.labelled, 0);
+    }
+
+    #[test]
+    fn masked_classes_diverge_from_nothing() {
+        let mut found = Comparison::default();
+        let row = rows(&[1.0, f32::NEG_INFINITY, 3.0], 3);
+        found.add(&row, &row, None).unwrap();
+        assert_eq!(found.outputs[0].classes.as_ref().unwrap().divergence, 0.0);
     }
 
     #[test]

@@ -14,8 +14,11 @@ const ROUNDS: usize = 20;
 /// A factor closer to 1 than this is none.
 const CLOSE: f64 = 1e-3;
 
-/// What may lie between: it acts on each channel by itself, and factors pass through it.
-const BETWEEN: &[&str] = &["AveragePool", "GlobalAveragePool", "LeakyRelu", "MaxPool", "Relu"];
+/// What may lie between: factors pass through it.
+const BETWEEN: &[&str] = &["LeakyRelu", "Relu"];
+
+/// What may also lie between convolutions: it acts on each channel by itself where the second axis is that of channels.
+const POOLS: &[&str] = &["AveragePool", "GlobalAveragePool", "MaxPool"];
 
 /// Two layers, by their places among the layers.
 struct Pair {
@@ -74,6 +77,7 @@ fn pairs(graph: &Graph, linears: &[Linear]) -> Vec<Pair> {
     };
     let mut pairs = Vec::new();
     for (first, linear) in linears.iter().enumerate().filter(|(_, linear)| is_own(linear)) {
+        let is_image = is_one_of(&graph.nodes[linear.node], &["Conv"]);
         let mut value = linear.y;
         let next = loop {
             let Some(at) = index.sole_user(value) else { break None };
@@ -81,7 +85,8 @@ fn pairs(graph: &Graph, linears: &[Linear]) -> Vec<Pair> {
             if let Some(next) = linears.iter().position(|other| other.node == at) {
                 break (linears[next].x == value).then_some(next);
             }
-            if !is_one_of(node, BETWEEN) || operand(node, 0) != Some(value) {
+            let passes = is_one_of(node, BETWEEN) || is_image && is_one_of(node, POOLS);
+            if !passes || operand(node, 0) != Some(value) {
                 break None;
             }
             let Some(result) = only_result(node) else { break None };
@@ -112,7 +117,11 @@ fn inputs_of(graph: &Graph, linear: &Linear) -> Option<usize> {
         _ => return None,
     };
     Some(match graph.nodes[linear.node].operator.as_str() {
-        "Conv" => shape[1] * groups_of(graph, linear),
+        "Conv" => {
+            let groups = groups_of(graph, linear);
+            // Of what is no convolution, nothing says which channels belong together.
+            linear.form.channels.is_multiple_of(groups).then(|| shape[1].checked_mul(groups))??
+        }
         _ => shape[1 - linear.form.axis],
     })
 }

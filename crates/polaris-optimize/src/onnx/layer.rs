@@ -182,8 +182,16 @@ fn linear(index: &Index<'_>, at: usize) -> Result<(Linear, Option<String>), Stri
     let is_gemm = node.operator == "Gemm";
     let (alpha, beta) = if is_gemm { (factor("alpha"), factor("beta")) } else { (1.0, 1.0) };
     let is_transposed = node.operator == "ConvTranspose";
-    let channels =
-        if is_transposed { form.channels * groups.max(1) as usize } else { form.channels };
+    // The weight of a transposed convolution has the inputs of all groups, and the channels of one.
+    let groups = match is_transposed {
+        true => usize::try_from(groups).ok().filter(|&groups| groups > 0),
+        false => Some(1),
+    };
+    let divides = |groups: &usize| shape[0].is_multiple_of(*groups);
+    let all = |groups: usize| form.channels.checked_mul(groups);
+    let Some(channels) = groups.filter(divides).and_then(all) else {
+        return Err(why("its groups do not divide its channels"));
+    };
     let bias = match operand(node, 2) {
         None => None,
         Some(id) => {

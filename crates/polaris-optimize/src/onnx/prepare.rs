@@ -97,7 +97,7 @@ impl Float {
         Histograms::new(&self.identity(), side)
     }
 
-    /// A number of 16 digits that is another one for another model.
+    /// A number of 16 digits that is another one for another model, and for other tensors whose ranges are needed.
     fn identity(&self) -> String {
         let mut hash = Fnv::default();
         let graph = &self.model.graph;
@@ -112,7 +112,12 @@ impl Float {
         for node in &graph.nodes {
             hash.add(node.operator.as_bytes());
             node.needs().for_each(|id| hash.add(&id.0.to_le_bytes()));
+            // Where operands are left out tells which ones the others are.
+            hash.add(format!("{:?} {:?}", node.inputs, node.outputs).as_bytes());
+            hash.add(format!("{:?}", node.attributes).as_bytes());
         }
+        hash.add(format!("{:?} {:?}", graph.inputs, graph.outputs).as_bytes());
+        self.observed().iter().for_each(|name| hash.add(name.as_bytes()));
         format!("{:016x}", hash.0)
     }
 }

@@ -95,7 +95,8 @@ impl Float {
             self.linears.iter().map(|linear| (linear.node, linear)).collect();
         for (at, mut node) in std::mem::take(&mut writer.graph.nodes).into_iter().enumerate() {
             if let Some(linear) = linears.get(&at) {
-                let shift = shifts.and_then(|shifts| shifts.of(&node.path));
+                let shift =
+                    shifts.and_then(|shifts| shifts.of(&self.model.graph.value(linear.y).name));
                 writer.layer(&mut nodes, &mut node, linear, shift)?;
             }
             for input in node.inputs.iter_mut().flatten() {

@@ -13,14 +13,14 @@ use polaris_runtime::Runtime;
 use super::{Batch, Float, Observer, QuantizeOptions};
 use crate::Result;
 
-/// By how much each channel of layers is moved, by the names of the layers.
+/// By how much each channel of layers is moved, by the names of their results: nodes need not have names of their own.
 #[derive(Debug, Clone, Default)]
 pub struct Shifts(HashMap<String, Vec<f64>>);
 
 impl Shifts {
-    /// That of a layer.
-    pub fn of(&self, layer: &str) -> Option<&[f64]> {
-        self.0.get(layer).map(Vec::as_slice)
+    /// That of the layer with a result.
+    pub fn of(&self, result: &str) -> Option<&[f64]> {
+        self.0.get(result).map(Vec::as_slice)
     }
 }
 
@@ -33,7 +33,6 @@ pub struct Shift {
 
 #[derive(Debug)]
 struct Sums {
-    layer: String,
     result: String,
     copy: String,
     /// Whether channels are the second axis of results, and not the last.
@@ -74,7 +73,6 @@ impl Shift {
             let ty = graph.value(linear.y).ty.clone();
             let made = graph.add_value(copy.clone(), ty, None);
             layers.push(Sums {
-                layer: node.path.clone(),
                 result: graph.value(linear.y).name.clone(),
                 copy,
                 second: node.operator == "Conv",
@@ -119,7 +117,7 @@ impl Shift {
     pub fn finish(self) -> Shifts {
         let measured = self.layers.into_iter().filter(|sums| sums.count > 0.0);
         let mean =
-            |sums: Sums| (sums.layer, sums.sums.into_iter().map(|sum| sum / sums.count).collect());
+            |sums: Sums| (sums.result, sums.sums.into_iter().map(|sum| sum / sums.count).collect());
         Shifts(measured.map(mean).collect())
     }
 }

@@ -48,9 +48,9 @@ fn width(values: &[f32]) -> f64 {
     width
 }
 
-/// So many of the values, sorted, and their ends.
+/// So many of the values that are not zero, sorted, and their ends.
 fn by_percentile(values: &[f32], percent: f64, symmetric: bool) -> Range {
-    let mut sorted: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+    let mut sorted: Vec<f64> = values.iter().map(|&x| f64::from(x)).filter(|x| *x != 0.0).collect();
     let place = |share: f64| (share * sorted.len() as f64).ceil() as usize - 1;
     if symmetric {
         let at = place(percent / 100.0);
@@ -151,7 +151,10 @@ fn by_entropy(values: &[f32], symmetric: bool) -> Range {
 
 #[test]
 fn thresholds_are_those_of_the_definitions_within_a_bin() {
-    for (name, values) in distributions(6000) {
+    // Fewer values are not zero than a share of all would leave out.
+    let at = |at: i16| if at % 1500 == 7 { f32::from(at) - 2000.0 } else { 0.0 };
+    let sparse = ("sparse", (0..6000).map(at).collect());
+    for (name, values) in distributions(6000).into_iter().chain([sparse]) {
         let width = width(&values);
         let mut histogram = Histogram::new(SIDE);
         values.chunks(97).for_each(|chunk| histogram.observe(chunk).unwrap());
@@ -344,6 +347,16 @@ fn files_that_contradict_themselves_are_refused() {
         let error = Histograms::load(&path).unwrap_err();
         assert!(error.to_string().contains("histograms.json"), "{error}");
     }
+    // Bins that are empty take no bytes of a file, but memory.
+    let empty = r#"{"exponent":null,"first":0,"counts":[],"zeros":0,"min":null,"max":null}"#;
+    let channels = vec![empty; 2049].join(",");
+    let large = format!(
+        r#"{{"format":"polaris.histograms/1","model":"","side":65536,"sources":[],
+            "tensors":[{{"name":"x","axis":1,"channels":[{channels}]}}]}}"#
+    );
+    std::fs::write(&path, large).unwrap();
+    let error = Histograms::load(&path).unwrap_err().to_string();
+    assert!(error.contains("2049 histograms of 131072 bins"), "{error}");
     assert!(matches!(Histograms::load(&folder.path().join("none")), Err(Error::Read { .. })));
     assert!(Histograms::load(folder.path()).is_err());
 }

@@ -522,6 +522,92 @@ fn equalised_channels_lose_less() {
 }
 
 #[test]
+fn only_layers_with_the_same_channels_are_equalised() {
+    let pairs = |model: Model| Float::new(model, &[]).unwrap().equalize().unwrap();
+    // Pools of rows are over their channels, and not over places of each.
+    let rows = single(
+        |d, x| {
+            let first = d.weight(&[4, 6]);
+            let y = d.graph.node("MatMul", [x, first]);
+            let attributes = [("kernel_shape", Attribute::from([1])), ("strides", [1].into())];
+            let y = d.graph.node_with("MaxPool", [y], attributes);
+            let second = d.weight(&[6, 3]);
+            d.graph.node("MatMul", [y, second])
+        },
+        &["2", "5", "4"],
+    );
+    assert_eq!(pairs(rows), 0);
+    let images = |groups: i64, channels: usize| {
+        single(
+            |d, x| {
+                let y = d.conv(x, &[4, 3, 3, 3], 1, 1);
+                let attributes = [("kernel_shape", Attribute::from([2, 2]))];
+                let y = d.graph.node_with("MaxPool", [y], attributes);
+                d.conv(y, &[channels, 4 / groups as usize, 3, 3], 1, groups)
+            },
+            &["n", "3", "8", "8"],
+        )
+    };
+    assert_eq!(pairs(images(1, 2)), 1);
+    assert_eq!(pairs(images(4, 8)), 1);
+    // No convolution has fewer channels than groups.
+    let mut model = images(4, 8);
+    let weight = model.graph.nodes[2].inputs[1].unwrap().index();
+    let tensor = draw(&mut SplitMix64::new(1), &[2, 1, 3, 3], 1.0);
+    model.graph.values[weight].ty = None;
+    model.graph.values[weight].constant = Some(tensor.into());
+    model.graph.nodes[2].inputs.truncate(2);
+    assert_eq!(pairs(model), 0);
+}
+
+#[test]
+fn histograms_are_of_one_model_and_its_tensors() {
+    let of = |model: Model, exclude: &[String]| Float::new(model, exclude).unwrap().histograms(64);
+    let padded = |pads: i64, name: &str| {
+        single(
+            |d, x| {
+                let y = d.conv(x, &[4, 3, 3, 3], 1, 1);
+                let inputs = [y, d.weight(&[2, 4, 3, 3])];
+                let attributes = [("pads", Attribute::from([pads; 4]))];
+                let call = d.graph.call("Conv", inputs).named(name);
+                attributes
+                    .into_iter()
+                    .fold(call, |call, (name, value)| call.attribute(name, value))
+                    .output()
+            },
+            &["n", "3", "8", "8"],
+        )
+    };
+    let mut histograms = of(padded(1, "last"), &[]);
+    histograms.merge(&of(padded(1, "last"), &[])).unwrap();
+    for other in [of(padded(2, "last"), &[]), of(padded(1, "last"), &["last".to_owned()])] {
+        let error = histograms.merge(&other).unwrap_err();
+        assert!(matches!(error, Error::OtherHistograms { .. }), "{error}");
+    }
+}
+
+#[test]
+fn layers_of_one_name_have_biases_of_their_own() {
+    let runtime = runtime();
+    let model = single(
+        |d, x| {
+            let inputs = [x, d.weight(&[8, 6]), d.vector(6, 0.1)];
+            let y = d.graph.call("Gemm", inputs).named("same").output();
+            let inputs = [y, d.weight(&[6, 3]), d.vector(3, 0.1)];
+            d.graph.call("Gemm", inputs).named("same").output()
+        },
+        &["n", "8"],
+    );
+    let float = Float::new(model, &[]).unwrap();
+    let mut shift = Shift::new(&float, &QuantizeOptions::default(), &runtime, &options()).unwrap();
+    shift.add(&given(1, &[16, 8])).unwrap();
+    let shifts = shift.finish();
+    let lengths: Vec<_> =
+        float.layers().iter().map(|layer| shifts.of(&layer.result).map(<[f64]>::len)).collect();
+    assert_eq!(lengths, [Some(6), Some(3)]);
+}
+
+#[test]
 fn corrected_biases_lose_less() {
     let runtime = runtime();
     // What is rounded by large steps, since one weight of each row is large, moves sums of what is never negative.
