@@ -23,6 +23,6 @@ mod side;
 pub use error::{Error, Result, UnsupportedOperator};
 pub use file::{OpenedModel, open_model};
 pub use info::{Information, OperatorCount, Work, information};
-pub use passes::Passes;
+pub use passes::{MOVING, Passes};
 pub use polaris_runtime::Mode;
 pub use session::{Fallback, Options, Profile, ProfileRow, RunOptions, Session, SessionValue};

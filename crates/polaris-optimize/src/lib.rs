@@ -38,6 +38,7 @@ pub mod calibration;
 mod descent;
 mod error;
 mod feedback;
+mod fnv;
 pub mod hessian;
 mod importance;
 pub mod integer;

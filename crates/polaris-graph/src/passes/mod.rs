@@ -36,6 +36,7 @@ use polaris_onnx::Graph;
 
 pub(crate) use blocks::{Integers, summed_axis};
 pub(crate) use constants::{FOLDED_ELEMENTS, is_determined};
+pub use quantized::MOVING;
 
 use crate::side::Side;
 use crate::{Error, Result};

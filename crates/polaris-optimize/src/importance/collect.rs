@@ -3,6 +3,7 @@
 use polaris_llm::{Engine, Model, Observation, Observe, Wanted};
 
 use super::{ColumnSums, Importance};
+use crate::fnv::Fnv;
 use crate::{Error, Result};
 
 /// Tokens that are computed at once: many enough for the products, and few enough that their logits are small.
@@ -112,13 +113,13 @@ impl Importance {
     }
 }
 
-/// A number for the tokens of a run and the model's size, by FNV-1a.
+/// A number for the tokens of a run and the model's size.
 fn fingerprint(model: &Model, tokens: &[u32], first: Option<u32>, window: usize) -> u64 {
+    let mut hash = Fnv::default();
     let first = first.map_or(u64::MAX, u64::from);
-    let all = [window as u64, first, model.bytes() as u64]
-        .into_iter()
-        .chain(tokens.iter().map(|&token| u64::from(token)));
-    all.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    for value in [window as u64, first, model.bytes() as u64] {
+        hash.add(&value.to_le_bytes());
+    }
+    tokens.iter().for_each(|token| hash.add(&token.to_le_bytes()));
+    hash.0
 }

@@ -8,6 +8,7 @@ use super::graph::{Index, is_one_of, only_result, operand};
 use super::layer::{Layer, Linear, find};
 use super::regions::Regions;
 use crate::calibration::Histograms;
+use crate::fnv::Fnv;
 use crate::{Error, Result};
 
 /// Bytes with scales for channels came with this version.
@@ -169,21 +170,4 @@ fn products_with_bias(graph: &mut Graph) {
         at += 1;
         !products.contains(&(at - 1))
     });
-}
-
-/// Fowler, Noll and Vo's hash of 64 bits, 1a: to tell models apart, not to withstand anyone.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn add(&mut self, bytes: &[u8]) {
-        for &byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
 }

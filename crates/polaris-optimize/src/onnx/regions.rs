@@ -5,23 +5,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use polaris_graph::MOVING;
 use polaris_onnx::{Graph, Node, ValueId};
 
 use super::graph::{Index, is_one_of, only_result, operand};
 use super::layer::{FUSED, Linear};
-
-/// Operators whose results are some of their first operand's elements.
-const MOVING: &[&str] = &[
-    "DepthToSpace",
-    "Flatten",
-    "MaxPool",
-    "Reshape",
-    "Slice",
-    "SpaceToDepth",
-    "Squeeze",
-    "Transpose",
-    "Unsqueeze",
-];
 
 /// Operators that take means: they compute with floats, and are no reason to leave bytes behind.
 const POOLS: &[&str] = &["AveragePool", "GlobalAveragePool", "ReduceMean"];

@@ -7,6 +7,7 @@ use polaris_gguf::Gguf;
 use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Sensitivity};
+use crate::fnv::Fnv;
 use crate::{Error, PlannedTensor, Result};
 
 const SCHEMA: &str = "polaris.sensitivities/1";
@@ -29,23 +30,18 @@ pub struct Origin(String);
 impl Origin {
     /// From the tensors of a model (their names, types, shapes and first bytes) and the windows of a text.
     pub fn new(gguf: &Gguf, windows: &[Vec<u32>]) -> Self {
-        let mut sum = 0xcbf2_9ce4_8422_2325u64;
-        let mut mix = |bytes: &[u8]| {
-            for &byte in bytes {
-                sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
+        let mut hash = Fnv::default();
         for tensor in gguf.tensors() {
-            mix(tensor.name().as_bytes());
-            mix(format!(" {} {} ", tensor.ty(), tensor.shape()).as_bytes());
+            hash.add(tensor.name().as_bytes());
+            hash.add(format!(" {} {} ", tensor.ty(), tensor.shape()).as_bytes());
             let data = tensor.data();
-            mix(&data[..data.len().min(LOOKED_AT)]);
+            hash.add(&data[..data.len().min(LOOKED_AT)]);
         }
         for window in windows {
-            mix(&window.len().to_le_bytes());
-            window.iter().for_each(|token| mix(&token.to_le_bytes()));
+            hash.add(&window.len().to_le_bytes());
+            window.iter().for_each(|token| hash.add(&token.to_le_bytes()));
         }
-        Self(format!("{sum:016x}"))
+        Self(format!("{:016x}", hash.0))
     }
 }
 
