@@ -11,6 +11,7 @@
 
 pub(crate) mod activations;
 pub(crate) mod dots;
+pub(crate) mod floats;
 pub(crate) mod panels;
 mod products;
 #[cfg(test)]

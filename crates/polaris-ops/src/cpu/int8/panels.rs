@@ -121,13 +121,13 @@ unsafe fn pack<B: Blocks, V: Vectors>(simd: V, rows: WeightRows, k: usize, panel
             for sixteen in 0..4 {
                 let from = (&raw const (*first).levels).cast::<u8>().add(64 * sixteen);
                 let to = panel.start.cast::<u32>().add((chunk * 64 + sixteen * 16) * ROWS);
-                simd.transpose(from, stride, to);
+                simd.transpose(from, stride, to, ROWS);
             }
             let at = chunk * (CHUNK / 16) * ROWS;
             let [scales, minima] = [panel.scales(), panel.minima()].map(|to| to.add(at).cast());
-            simd.transpose((&raw const (*first).scales).cast(), stride, scales);
+            simd.transpose((&raw const (*first).scales).cast(), stride, scales, ROWS);
             if B::GROUP == 16 {
-                simd.transpose((&raw const (*first).minima).cast(), stride, minima);
+                simd.transpose((&raw const (*first).minima).cast(), stride, minima, ROWS);
             }
         }
     }

@@ -5,8 +5,9 @@ use polaris_core::random::SplitMix64;
 use polaris_runtime::cpu::SimdLevel;
 
 use super::activations::{Rows, Tiles};
+use super::floats::Tokens;
 use super::panels::{Ahead, Panel, ROWS};
-use super::{Instructions, WeightRows, dots, panels};
+use super::{Instructions, WeightRows, dots, floats, panels};
 
 /// What rows of A are rounded to, by the definition.
 fn rounded(row: &[f32]) -> Vec<f64> {
@@ -150,6 +151,64 @@ fn every_format_gives_the_product_of_rounded_rows() {
                         panels_of::<B>(level, [m, 19, k]);
                     }
                 });
+            }
+        }
+    }
+}
+
+/// Rows as a panel of floats, filled up with zeros.
+fn floats_of<B: Blocks>(level: Instructions, [n, k]: [usize; 2]) {
+    let case = Case::new(B::BLOCK, [1, n, k], 13);
+    let mut decoded = vec![0.0; n * k];
+    B::BLOCK.decode(&case.weights, &mut decoded);
+    let stride = case.weights.len() / n;
+    let rows = WeightRows { start: case.weights.as_ptr(), stride, count: n };
+    // Levels count from the lowest: without fused instructions products are rounded before they are moved to zero.
+    let most = if level == Instructions::Plain { 1e-5 } else { 0.0 };
+    for width in [n.next_multiple_of(4), n.next_multiple_of(16)] {
+        let mut panel = vec![7.0; k * width + 1];
+        // SAFETY: the rows of the weight have k elements, and there is room for the panel.
+        unsafe { (floats::kernels::<B>(level).pack)(rows, k, panel.as_mut_ptr(), width) };
+        assert_eq!(panel.pop(), Some(7.0));
+        for (at, &found) in panel.iter().enumerate() {
+            let (element, row) = (at / width, at % width);
+            let expected = if row < n { decoded[row * k + element] } else { 0.0 };
+            let is_near = (found - expected).abs() <= most;
+            assert!(is_near, "{} {level:?} {row} {element}: {found} {expected}", B::BLOCK);
+        }
+    }
+    for m in 1..=floats::TOKENS {
+        let mut random = SplitMix64::new(m as u64);
+        let x: Vec<f32> = (0..m * k).map(|_| (random.unit() * 4.0 - 2.0) as f32).collect();
+        let mut tokens = vec![f32::NAN; m * Tokens::stride(k)];
+        for (x, to) in x.chunks(k).zip(tokens.chunks_mut(Tokens::stride(k))) {
+            Tokens::write(x, to);
+        }
+        let mut found = vec![0.0; m * n];
+        let kernel = floats::kernels::<B>(level).dots[m - 1];
+        // SAFETY: as above; there is room for all results.
+        unsafe { kernel(rows, k, Tokens(tokens.as_ptr()), found.as_mut_ptr(), n) };
+        for (at, &found) in found.iter().enumerate() {
+            let (x, row) = (&x[at / n * k..][..k], &decoded[at % n * k..][..k]);
+            let products = row.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x));
+            let (sum, magnitude) =
+                products.fold((0.0, 0.0), |(sum, most), p| (sum + p, most + p.abs()));
+            let error = (f64::from(found) - sum).abs();
+            assert!(error <= 1e-5 * magnitude, "{} {level:?} {m} {at}: {found} {sum}", B::BLOCK);
+        }
+    }
+}
+
+#[test]
+fn every_format_is_decoded_by_every_instruction_set() {
+    for level in all_instructions() {
+        for block in Block::ALL {
+            let lengths = match block.elements() {
+                32 => [32, 96, 352, 512],
+                _ => [256, 512, 768, 1024],
+            };
+            for (k, n) in lengths.into_iter().zip([1, 19, 32, 21]) {
+                with_block_type!(block, B => floats_of::<B>(level, [n, k]));
             }
         }
     }

@@ -61,10 +61,24 @@ pub(super) unsafe trait Vectors: Simd {
         })
     }
 
+    /// Sixteen of the levels, times a scale and less a minimum, rounded once where the processor does that.
+    fn weights(self, levels: Self::Bytes, sixteen: usize, scale: f32, minimum: f32)
+    -> Self::Floats;
+
+    fn no_floats(self) -> Self::Floats;
+    /// Adds the products with sixteen numbers.
+    unsafe fn add_products(
+        self,
+        sum: Self::Floats,
+        floats: Self::Floats,
+        x: *const f32,
+    ) -> Self::Floats;
+
     unsafe fn store_bytes(self, bytes: Self::Bytes, to: *mut u8);
     unsafe fn store_floats(self, floats: Self::Floats, to: *mut f32);
-    /// Transposes 16 by 16 elements of four bytes, from rows that are so many bytes apart.
-    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32);
+    /// Transposes 16 by 16 elements of four bytes, from rows that are so many bytes apart to rows that are so many
+    /// elements apart.
+    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32, to_stride: usize);
 }
 
 // SAFETY: methods touch what the trait says.
@@ -127,6 +141,22 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
+    fn weights(self, levels: [u8; 64], sixteen: usize, scale: f32, minimum: f32) -> [f32; 16] {
+        std::array::from_fn(|i| f32::from(levels[16 * sixteen + i]) * scale - minimum)
+    }
+
+    #[inline(always)]
+    fn no_floats(self) -> [f32; 16] {
+        [0.0; 16]
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(self, sum: [f32; 16], floats: [f32; 16], x: *const f32) -> [f32; 16] {
+        // SAFETY: by the caller's word.
+        std::array::from_fn(|i| sum[i] + floats[i] * unsafe { *x.add(i) })
+    }
+
+    #[inline(always)]
     unsafe fn store_bytes(self, bytes: [u8; 64], to: *mut u8) {
         // SAFETY: by the caller's word.
         unsafe { to.cast::<[u8; 64]>().write_unaligned(bytes) }
@@ -139,12 +169,12 @@ unsafe impl Vectors for Plain {
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32) {
+    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32, to_stride: usize) {
         for row in 0..ROWS {
             for i in 0..ROWS {
                 // SAFETY: by the caller's word.
                 unsafe {
-                    *to.add(i * ROWS + row) =
+                    *to.add(i * to_stride + row) =
                         from.add(row * stride).cast::<u32>().add(i).read_unaligned();
                 }
             }

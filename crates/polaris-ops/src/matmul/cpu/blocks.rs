@@ -1,21 +1,21 @@
 //! Matmul with B in a block format. Where A may be rounded to bytes, products are those of integers (`int8.rs`).
-//! Otherwise, for few rows, columns are decoded a few at a time into the L1 cache; for more rows, parts of B are
-//! expanded and reused for all rows.
+//! Otherwise, for few rows, weights are decoded in registers; for more rows, parts of B are decoded into panels and reused
+//! for all rows.
 
-use polaris_core::Shape;
+use polaris_core::{DType, Shape};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
-use super::dot::{COLUMNS, f32_dots};
+use super::finish::{Place, TILE_STRIDE, store};
 use super::int8::Int8;
 use super::multiply::Scratch;
-use super::pack::pack;
-use super::product::{Plane, Product};
-use super::skinny::{FewRows, Skinny, is_skinny};
-use super::{Native, first_product, moved};
+use super::prepack::pack_blocks;
+use super::product::Product;
+use super::{first_product, moved};
 use crate::copy::contiguous;
+use crate::cpu::int8::floats::Tokens;
+use crate::cpu::int8::{Instructions, WeightRows, dots, floats};
 use crate::cpu::map::SendPointer;
-use crate::cpu::simd::multiversion;
 use crate::format::{Blocks, Format, with_block_type};
 use crate::matmul::geometry::Geometry;
 use crate::matmul::problem::{Bias, MatMul, Parts, Precision};
@@ -26,6 +26,8 @@ use crate::{Array, Result};
 const PART_BYTES: usize = 8 << 20;
 /// Elements of B that are worth a task.
 const TASK: usize = 1 << 16;
+/// Tasks for each thread, so that one that was held up is not waited for long.
+pub(super) const TASKS_PER_THREAD: usize = 4;
 
 pub(super) fn run(
     op: &MatMul,
@@ -59,100 +61,100 @@ pub(super) fn run(
             let int8 = Int8 { cpu, product: &product, blocks };
             return with_block_type!(block, B => int8.run::<B>(output));
         }
-        if is_skinny(&product) {
-            let workers = cpu.pool().threads();
-            let scratch = Scratch::new(output.device(), workers * COLUMNS * geometry.k * 4)?;
-            let columns = scratch.operands()?;
-            let columns = columns.as_ref().map_or(std::ptr::null_mut(), HostOperands::output);
-            let few = FewColumns { cpu, product: &product, blocks, columns: SendPointer(columns) };
-            with_block_type!(block, B => few.run::<B>());
-            return Ok(());
+        if product.m <= floats::TOKENS && parts.a.dtype() == DType::F32 {
+            return with_block_type!(block, B => few_rows::<B>(cpu, &product, blocks, output));
         }
     }
-    in_parts(op, parts, output)
+    let dense_rows = rows_are_blocks && parts.b.shape().rank() == 2;
+    let strides = parts.b.layout().strides();
+    if dense_rows && strides[0] == 1 && parts.a.dtype() == DType::F32 {
+        let pack = |part: &Array| with_block_type!(block, B => pack_blocks::<B>(cpu, part));
+        return in_parts(op, parts, output, &pack);
+    }
+    in_parts(op, parts, output, &expanded)
 }
 
-/// A product of few rows, and the memory into which columns are decoded.
-struct FewColumns<'a> {
-    cpu: &'a CpuDevice,
-    product: &'a Product,
+/// Few rows of A as they are: weights are decoded in registers.
+fn few_rows<B: Blocks>(
+    cpu: &CpuDevice,
+    product: &Product,
     blocks: SendPointer,
-    columns: SendPointer,
-}
-
-impl FewColumns<'_> {
-    fn run<B: Blocks>(&self) {
-        let &Product { n, k, b, .. } = self.product;
-        let level = self.cpu.simd();
-        let pool = self.cpu.pool();
-        let groups = n.div_ceil(COLUMNS);
-        let tasks = (n * k / TASK).clamp(1, pool.threads() * 4).min(groups);
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let row_bytes = b.column_stride / B::ELEMENTS * B::BYTES;
-        pool.run(pool.threads().min(tasks), |worker| {
-            let columns = self.columns.get().cast::<f32>().wrapping_add(worker * COLUMNS * k);
-            loop {
-                let task = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                if task >= tasks {
-                    return;
-                }
-                for group in task * groups / tasks..(task + 1) * groups / tasks {
-                    let first = group * COLUMNS;
-                    let count = COLUMNS.min(n - first);
-                    let rows = self.blocks.get().wrapping_add(first * row_bytes);
-                    decode_rows::<B>(level, rows, row_bytes, count, k, columns);
-                    // Columns are found where they would be if all of them had been decoded.
-                    let start = columns.cast::<u8>().wrapping_sub(first * k * size_of::<f32>());
-                    let decoded = Plane {
-                        start: SendPointer(start),
-                        dtype: polaris_core::DType::F32,
-                        row_stride: 1,
-                        column_stride: k,
-                    };
-                    let product = Product { b: decoded, ..*self.product };
-                    let kernels = FewRows { dots: f32_dots(level), pack: pack::<Native<f32>> };
-                    let rows = std::ptr::null_mut();
-                    let skinny = Skinny { product: &product, kernels, level, rows };
-                    // SAFETY: the operands are registered, rows of A are dense along k, the columns are
-                    // decoded into this worker's memory, and tasks have disjoint columns.
-                    unsafe { skinny.columns(first..first + count) };
-                }
-            }
-        });
-    }
-}
-
-multiversion! {
-    /// Decodes rows of whole blocks. Must only be called by `FewColumns::run`, whose pointers are registered.
-    fn decode_rows<B: Blocks>(blocks: *const u8, row_bytes: usize, rows: usize, k: usize, to: *mut f32) {
-        for row in 0..rows {
-            // SAFETY: rows lie inside B, and there is room for `rows` times `k` elements.
-            let (from, to) = unsafe {
-                let bytes = k / B::ELEMENTS * B::BYTES;
-                (
-                    std::slice::from_raw_parts(blocks.add(row * row_bytes), bytes),
-                    std::slice::from_raw_parts_mut(to.add(row * k), k),
-                )
-            };
-            let each = from.chunks_exact(B::BYTES).zip(to.chunks_exact_mut(B::ELEMENTS));
-            each.for_each(|(block, to)| B::decode(block, to));
+    output: &Array,
+) -> Result<()> {
+    let &Product { m, k, a, .. } = product;
+    let stride = Tokens::stride(k);
+    let scratch = Scratch::new(output.device(), m * stride * size_of::<f32>())?;
+    let operands = scratch.operands()?;
+    let memory = operands.as_ref().map_or(std::ptr::null_mut(), HostOperands::output).cast::<f32>();
+    for row in 0..if k == 0 { 0 } else { m } {
+        // SAFETY: A is registered as read, its rows are dense along k, and the scratch memory is this call's.
+        unsafe {
+            let row_of_a = std::slice::from_raw_parts(a.at(row, 0).cast::<f32>(), k);
+            let to = std::slice::from_raw_parts_mut(memory.add(row * stride), stride);
+            Tokens::write(row_of_a, to);
         }
     }
+    let memory = SendPointer(memory.cast());
+    let kernel = floats::kernels::<B>(Instructions::of(cpu.simd())).dots[m - 1];
+    each_column::<B>(cpu, product, blocks, &|rows, to| {
+        // SAFETY: the rows lie inside B, which is registered as read, and the tokens are as long.
+        unsafe { kernel(rows, k, Tokens(memory.get().cast()), to, TILE_STRIDE) };
+    });
+    Ok(())
+}
+
+/// The most rows of A for [`each_column`].
+const MOST_FEW: usize = if dots::TOKENS > floats::TOKENS { dots::TOKENS } else { floats::TOKENS };
+
+/// Each column of B once, for a few rows of A: `dots` gives the sums of some columns; those of a row of A are
+/// `TILE_STRIDE` apart from those of the next.
+pub(super) fn each_column<B: Blocks>(
+    cpu: &CpuDevice,
+    product: &Product,
+    blocks: SendPointer,
+    dots: &(dyn Fn(WeightRows, *mut f32) + Sync),
+) {
+    let &Product { m, n, k, b, .. } = product;
+    let (pool, level) = (cpu.pool(), cpu.simd());
+    let stride = b.column_stride / B::ELEMENTS * B::BYTES;
+    let tasks = (n * k / TASK).clamp(1, pool.threads() * TASKS_PER_THREAD);
+    let columns = n.div_ceil(tasks).next_multiple_of(TILE_STRIDE);
+    pool.run(n.div_ceil(columns), |task| {
+        let last = n.min((task + 1) * columns);
+        for column in (task * columns..last).step_by(TILE_STRIDE) {
+            let count = TILE_STRIDE.min(last - column);
+            let mut sums = [0.0; TILE_STRIDE * MOST_FEW];
+            let start = blocks.get().wrapping_add(column * stride).cast_const();
+            dots(WeightRows { start, stride, count }, sums.as_mut_ptr());
+            let place = Place { row: 0, rows: m, column, columns: count };
+            // SAFETY: the operands are registered, and tasks have disjoint columns.
+            unsafe { store(level, product, &sums, place) };
+        }
+    });
+}
+
+/// The elements of a part of B. Blocks lie along k as a rule: they are expanded in that order.
+fn expanded(part: &Array) -> Result<Array> {
+    let last = part.shape().rank() - 1;
+    let turned: Vec<usize> = (0..last - 1).chain([last, last - 1]).collect();
+    contiguous(&part.permute(&turned)?)?.permute(&turned)
 }
 
 /// Expands some columns of B after the other, and multiplies with them as with any array.
-fn in_parts(op: &MatMul, parts: &Parts, output: &Array) -> Result<()> {
+fn in_parts(
+    op: &MatMul,
+    parts: &Parts,
+    output: &Array,
+    expanded: &dyn Fn(&Array) -> Result<Array>,
+) -> Result<()> {
     let shape = *output.shape();
     let last = shape.rank() - 1;
     let (b, b_last) = (parts.b, parts.b.shape().rank() - 1);
     let column_bytes = (b.elements() / b.shape()[b_last].max(1)).max(1) * size_of::<f32>();
     let most = (PART_BYTES / column_bytes).max(16);
-    let turned: Vec<usize> = (0..b_last - 1).chain([b_last, b_last - 1]).collect();
     for first in (0..shape[last]).step_by(most) {
         let columns = first..shape[last].min(first + most);
-        let part = b.slice(b_last, columns.clone(), 1)?;
-        // Blocks lie along k as a rule: they are expanded in that order.
-        let expanded = contiguous(&part.permute(&turned)?)?.permute(&turned)?;
+        let expanded = expanded(&b.slice(b_last, columns.clone(), 1)?)?;
         let along = |array: &Array, shape: &Shape| {
             array.broadcast_to(shape)?.slice(shape.rank() - 1, columns.clone(), 1)
         };

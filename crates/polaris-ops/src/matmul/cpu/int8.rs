@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
+use super::blocks::{TASKS_PER_THREAD, each_column};
 use super::finish::{Place, TILE_STRIDE, store};
 use super::multiply::Scratch;
 use super::product::Product;
@@ -15,12 +16,8 @@ use crate::cpu::map::SendPointer;
 use crate::format::Blocks;
 use crate::{Array, Result};
 
-/// Elements of B that are worth a task.
-const TASK: usize = 1 << 16;
 /// Elements of A that are worth a task.
 const ROUND_TASK: usize = 1 << 14;
-/// Tasks for each thread, so that one that was held up is not waited for long.
-const TASKS_PER_THREAD: usize = 4;
 /// The most panels that a worker takes at once.
 const MOST_PANELS: usize = 8;
 /// The most rows of a tile of any kernel.
@@ -78,31 +75,16 @@ impl Int8<'_> {
 
     /// Each row of B once, for all rows of A.
     fn few<B: Blocks>(&self, tiles: Tiles, memory: *mut u8) {
-        let &Product { m, n, k, .. } = self.product;
-        let (pool, level) = (self.cpu.pool(), self.cpu.simd());
+        let &Product { m, k, .. } = self.product;
         let mut tokens = [tiles.tile(memory, 0); dots::TOKENS];
         for (number, token) in tokens.iter_mut().enumerate().take(m) {
             *token = tiles.tile(memory, number);
         }
         let tokens = Tokens(tokens);
-        let kernel = dots::kernels::<B>(Instructions::of(level))[m - 1];
-        let stride = self.row_bytes::<B>();
-        let tasks = (n * k / TASK).clamp(1, pool.threads() * TASKS_PER_THREAD);
-        let columns = n.div_ceil(tasks).next_multiple_of(TILE_STRIDE);
-        pool.run(n.div_ceil(columns), |task| {
-            let tokens = tokens.get(m);
-            let last = n.min((task + 1) * columns);
-            for column in (task * columns..last).step_by(TILE_STRIDE) {
-                let count = TILE_STRIDE.min(last - column);
-                let mut sums = [0.0; TILE_STRIDE * dots::TOKENS];
-                let start = self.blocks.get().wrapping_add(column * stride).cast_const();
-                let rows = WeightRows { start, stride, count };
-                // SAFETY: the rows lie inside B, which is registered as read, and the tokens are as long.
-                unsafe { kernel(rows, k, tokens, sums.as_mut_ptr(), TILE_STRIDE) };
-                let place = Place { row: 0, rows: m, column, columns: count };
-                // SAFETY: the operands are registered, and tasks have disjoint columns.
-                unsafe { store(level, self.product, &sums, place) };
-            }
+        let kernel = dots::kernels::<B>(Instructions::of(self.cpu.simd()))[m - 1];
+        each_column::<B>(self.cpu, self.product, self.blocks, &|rows, to| {
+            // SAFETY: the rows lie inside B, which is registered as read, and the tokens are as long.
+            unsafe { kernel(rows, k, tokens.get(m), to, TILE_STRIDE) };
         });
     }
 

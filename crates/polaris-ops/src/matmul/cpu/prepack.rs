@@ -8,8 +8,9 @@ use super::finish::Sum;
 use super::panels::{Arithmetic, Negate, PanelJob, PanelLayout, pack_panels};
 use super::product::Plane;
 use super::{Computation, with_arithmetic};
+use crate::cpu::int8::{Instructions, WeightRows, floats};
 use crate::cpu::map::SendPointer;
-use crate::format::{Format, Role};
+use crate::format::{Blocks, Format, Panels, Role};
 use crate::matmul::problem::{allows, widens};
 use crate::{Array, Error, Result};
 
@@ -136,6 +137,33 @@ impl Computation for Pack<'_> {
         drop(operands);
         Ok(buffer)
     }
+}
+
+/// Decodes a matrix B, whose columns are rows of whole blocks, into panels for products in `f32`.
+///
+/// # Errors
+/// If B is not a matrix, is in use, or there is no room.
+pub(super) fn pack_blocks<B: Blocks>(cpu: &CpuDevice, b: &Array) -> Result<Array> {
+    let [k, n] = matrix(b.shape())?;
+    let PackedLayout { panels, bytes, .. } = layout(cpu, DType::F32, [k, n])?;
+    let buffer = b.device().allocate(DType::U8, bytes)?;
+    let inputs = [b.buffer()];
+    let operands = HostOperands::new("matmul", &inputs, &buffer)?;
+    let bytes_of = |elements: usize| elements / B::ELEMENTS * B::BYTES;
+    let stride = bytes_of(b.layout().strides()[1]);
+    let blocks = operands.input(0).wrapping_add(bytes_of(b.layout().offset()));
+    let (blocks, target) = (SendPointer(blocks.cast_mut()), SendPointer(operands.output()));
+    let pack = floats::kernels::<B>(Instructions::of(cpu.simd())).pack;
+    cpu.pool().run(panels.panels(), |panel| {
+        let start = blocks.get().wrapping_add(panel * panels.panel * stride).cast_const();
+        let rows = WeightRows { start, stride, count: panels.columns_of(panel) };
+        let to = target.get().cast::<f32>().wrapping_add(panels.start_of(panel));
+        // SAFETY: both are registered, the rows lie inside B, and the panel is this task's alone.
+        unsafe { pack(rows, k, to, panels.width_of(panel)) };
+    });
+    drop(operands);
+    let role = Role::MatMul { left: DType::F32 };
+    Ok(Array::of_panels(buffer, *b.shape(), Panels { role, dtype: DType::F32 }))
 }
 
 /// The elements of a packed matrix in row-major order.

@@ -314,6 +314,50 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn weights(
+        self,
+        levels: [__m256i; 2],
+        sixteen: usize,
+        scale: f32,
+        minimum: f32,
+    ) -> [__m256; 2] {
+        // SAFETY: see `round`.
+        unsafe {
+            let half = levels[sixteen / 2];
+            let bytes = match sixteen % 2 {
+                0 => _mm256_castsi256_si128(half),
+                _ => _mm256_extracti128_si256::<1>(half),
+            };
+            let (scale, minimum) = (_mm256_set1_ps(scale), _mm256_set1_ps(minimum));
+            let mut floats = [_mm256_setzero_ps(); 2];
+            for (floats, bytes) in floats.iter_mut().zip([bytes, _mm_srli_si128::<8>(bytes)]) {
+                let levels = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+                *floats = _mm256_fmsub_ps(levels, scale, minimum);
+            }
+            floats
+        }
+    }
+
+    #[inline(always)]
+    fn no_floats(self) -> [__m256; 2] {
+        self.no_sum()
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(
+        self,
+        [low, high]: [__m256; 2],
+        [a, b]: [__m256; 2],
+        x: *const f32,
+    ) -> [__m256; 2] {
+        // SAFETY: see `round`.
+        unsafe {
+            let (x, y) = (_mm256_loadu_ps(x), _mm256_loadu_ps(x.add(8)));
+            [_mm256_fmadd_ps(a, x, low), _mm256_fmadd_ps(b, y, high)]
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store_bytes(self, [a, b]: [__m256i; 2], to: *mut u8) {
         // SAFETY: see `round`.
         unsafe {
@@ -332,7 +376,7 @@ unsafe impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32) {
+    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32, to_stride: usize) {
         // SAFETY: see `round`.
         unsafe {
             for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
@@ -355,7 +399,7 @@ unsafe impl Vectors for Avx2 {
                     }
                 }
                 for (i, &lanes) in rows.iter().enumerate() {
-                    _mm256_storeu_si256(to.add((column + i) * ROWS + row).cast(), lanes);
+                    _mm256_storeu_si256(to.add((column + i) * to_stride + row).cast(), lanes);
                 }
             }
         }

@@ -292,6 +292,33 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
+    fn weights(self, levels: __m512i, sixteen: usize, scale: f32, minimum: f32) -> __m512 {
+        // SAFETY: see `round`.
+        unsafe {
+            let bytes = match sixteen {
+                0 => _mm512_castsi512_si128(levels),
+                1 => _mm512_extracti32x4_epi32::<1>(levels),
+                2 => _mm512_extracti32x4_epi32::<2>(levels),
+                _ => _mm512_extracti32x4_epi32::<3>(levels),
+            };
+            let levels = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+            _mm512_fmsub_ps(levels, _mm512_set1_ps(scale), _mm512_set1_ps(minimum))
+        }
+    }
+
+    #[inline(always)]
+    fn no_floats(self) -> __m512 {
+        // SAFETY: see `round`.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(self, sum: __m512, floats: __m512, x: *const f32) -> __m512 {
+        // SAFETY: see `round`.
+        unsafe { _mm512_fmadd_ps(floats, _mm512_loadu_ps(x), sum) }
+    }
+
+    #[inline(always)]
     unsafe fn store_bytes(self, bytes: __m512i, to: *mut u8) {
         // SAFETY: see `round`.
         unsafe { _mm512_storeu_si512(to.cast(), bytes) }
@@ -304,7 +331,7 @@ unsafe impl Vectors for Vnni {
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32) {
+    unsafe fn transpose(self, from: *const u8, stride: usize, to: *mut u32, to_stride: usize) {
         // SAFETY: see `round`.
         unsafe {
             let mut rows = [_mm512_setzero_si512(); ROWS];
@@ -322,7 +349,7 @@ unsafe impl Vectors for Vnni {
                 }
             }
             for (i, &lanes) in rows.iter().enumerate() {
-                _mm512_storeu_si512(to.add(i * ROWS).cast(), lanes);
+                _mm512_storeu_si512(to.add(i * to_stride).cast(), lanes);
             }
         }
     }
