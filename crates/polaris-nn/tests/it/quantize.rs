@@ -1,7 +1,7 @@
 //! Quantisation-aware training: what layers see, what trainings keep, and what exports write.
 
 use bytes::Bytes;
-use polaris_core::DType;
+use polaris_core::{DType, f16};
 use polaris_nn::export::Onnx;
 use polaris_nn::layers::{Activation, BatchNorm, Conv, Linear, Sequential};
 use polaris_nn::models::Ends;
@@ -94,7 +94,11 @@ fn layers_see_weights_at_levels_of_their_groups() {
                     {
                         let scale = scale_of(exact, high, settings.scales);
                         let own = f64::from(integers.scales[row * columns.div_ceil(group) + at]);
-                        assert!((own - scale).abs() < 1e-5 * scale, "{what}: {own} {scale}");
+                        // Scales of groups are in half precision.
+                        let is_half = f64::from(f16::from_f64(own)) == own;
+                        assert!(is_half || columns == group, "{what}: {own}");
+                        let near = if columns == group { 1e-5 } else { 1e-3 };
+                        assert!((own - scale).abs() < near * scale, "{what}: {own} {scale}");
                         for (index, (exact, found)) in exact.iter().zip(found).enumerate() {
                             let level = integers.levels[row * columns + at * group + index];
                             let expected = (exact / own).round_ties_even().clamp(-high, high);
@@ -275,9 +279,10 @@ fn integers_are_kept_in_blocks_of_gguf() {
     let tokens: Vec<i64> = (0..24).map(|i| i * 7 % 40).collect();
     let x = Tensor::from_slice(&device, &[2, 12], &tokens).unwrap();
     for (quantize, ty, allowed) in [
-        (json!({ "weights": 4, "group": 32 }), TensorType::Q4_0, 5e-4),
+        (json!({ "weights": 4, "group": 32 }), TensorType::Q4_0, 1e-7),
         // The first and the last layer have bits of their own, and keep them.
         (json!({ "weights": 4, "group": 32, "first": 8, "last": 8 }), TensorType::Q4_0, 5e-4),
+        // A group that is a whole row has one scale for an output, which is rounded here.
         (json!({ "weights": 3, "group": 64 }), TensorType::Q4_0, 5e-4),
         (json!({ "weights": 8 }), TensorType::Q8_0, 5e-4),
         // Blocks cannot keep groups of another length: they are rounded again.
