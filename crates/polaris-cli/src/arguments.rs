@@ -29,7 +29,7 @@ pub use llm::{
 pub use model::{
     BenchModel, Info, ModeName, ModelChoice, OnnxTest, PassChoice, Plan, PrecisionName, Run,
 };
-pub use quantize::{ActivationName, CalibrationName, MethodName, Quantize};
+pub use quantize::{ActivationName, CalibrationName, MethodName, Quantize, WeightName};
 pub use train::{Eval, Export, Generate, Train, WeightType};
 pub use tune::{Tune, TuneGemm, TuneSearch, TuneStudy, TuneWhat};
 

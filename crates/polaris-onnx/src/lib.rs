@@ -40,6 +40,7 @@ pub use graph::{Capture, Graph, Node, ValueId, ValueSlot};
 pub use interpret::{interpret, interpret_node};
 pub use limits::{EnteredLimits, Limits, check_cancelled, is_cancellable, largest_tensor};
 pub use model::{ExternalData, Model, NoExternalData};
+pub use operators::{Window, windows};
 pub use read::{read_tensor, read_value};
 pub use tensor::{Plain, Tensor};
 pub use ty::{Dim, Type};

@@ -91,6 +91,15 @@ pub struct Calibrate {
     #[arg(long, value_name = "TYPE")]
     pub activations: Option<ActivationName>,
 
+    /// The integers of weights; activations of products and convolutions are bytes [default: int8]
+    #[arg(long, value_name = "TYPE")]
+    pub weights: Option<WeightName>,
+
+    /// Give so many consecutive weights of products a scale of their own, as in 32, and leave their activations as they are;
+    /// those of convolutions share one for each channel in any case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub group: Option<u32>,
+
     /// Leave layers as they are that have this in their names; may be repeated
     #[arg(long, value_name = "PART")]
     pub exclude: Vec<String>,
@@ -117,6 +126,15 @@ pub enum CalibrationName {
     Mse,
 }
 
+/// The type of weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WeightName {
+    /// Signed bytes
+    Int8,
+    /// Integers of four bits, two in a byte
+    Int4,
+}
+
 /// The type of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ActivationName {
@@ -129,8 +147,10 @@ pub enum ActivationName {
 /// What may be done besides rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MethodName {
-    /// GGUF: later columns make up for what earlier ones miss (GPTQ, then descent); needs `--calibrate`
+    /// Later weights make up for what earlier ones miss (GPTQ, then descent); of GGUF files this needs `--calibrate`
     Gptq,
+    /// ONNX: scales for which a few errors are large and most are small, without samples (HQQ)
+    Hqq,
     /// ONNX: even out the channels of layers that follow one another
     Equalize,
     /// ONNX: take what rounded weights move results by out of the biases
@@ -150,10 +170,12 @@ impl Quantize {
             ("--loss", self.loss.is_some()),
             ("--imatrix", self.imatrix.is_some()),
             ("--calibrate", self.text.calibrate.is_some()),
-            ("--method gptq", self.wants_gptq()),
+            ("--window", self.text.window.is_some()),
+            ("--windows", self.text.windows.is_some()),
+            ("--resume", self.text.resume.is_some()),
         ];
         let given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
-        given.chain(self.of_gptq()).chain(self.of_mixtures()).collect()
+        given.chain(self.of_mixtures()).collect()
     }
 
     /// Whether levels are chosen by GPTQ.
@@ -194,6 +216,8 @@ impl Quantize {
             ("--calibration", own.calibration.is_some()),
             ("--percent", own.percent.is_some()),
             ("--activations", own.activations.is_some()),
+            ("--weights", own.weights.is_some()),
+            ("--group", own.group.is_some()),
             ("--method", self.method.iter().any(|&method| method != MethodName::Gptq)),
             ("--exclude", !own.exclude.is_empty()),
             ("--histograms", own.histograms.is_some()),

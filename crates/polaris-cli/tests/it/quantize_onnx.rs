@@ -50,6 +50,40 @@ fn a_classifier_becomes_int8_and_keeps_its_answers() {
 }
 
 #[test]
+fn weights_of_four_bits_keep_answers_with_and_without_samples() {
+    let home = Home::new();
+    let (model, small) = (digits(), home.path("int4.onnx").display().to_string());
+    let quantize = |options: &str| home.run(&format!("quantize {model} -o {small} {options}"));
+    let accuracy = || {
+        let found =
+            home.run(&format!("compare {model} {small} --data digits --samples 400 --json"));
+        let found = found.exits_with(0).json();
+        let of = |at: usize| found["outputs"][0]["classes"]["accuracy"][at].as_f64().unwrap();
+        assert!((of(0) - of(1)).abs() < 0.015, "{found}");
+    };
+    let searched = "--weights int4 --data digits --samples 100 --method gptq --json";
+    let done = quantize(searched).exits_with(0).json();
+    for layer in done["layers"].as_array().unwrap() {
+        assert_eq!(layer["type"], "int4 weight, int8 activations");
+    }
+    accuracy();
+    // Nothing else is rounded: no samples are needed, and those that are there serve GPTQ alone.
+    for method in ["", "--method hqq", "--method gptq --data digits --damping 0.02"] {
+        let done = quantize(&format!("--weights int4 --group 32 {method} --json"));
+        let done = done.exits_with(0).json();
+        assert_eq!(done["layers"][0]["type"], "int4 weight");
+        assert_eq!(done["samples"], if method.contains("data") { 512 } else { 0 });
+        accuracy();
+    }
+    let said = |options: &str, what: &[&str]| quantize(options).exits_with(2).says(what);
+    said("--weights int4", &["--data"]);
+    said("--weights int4 --group 32 --method gptq", &["--data"]);
+    said("--weights int4 --group 32 --method gptq --method hqq", &["name one of them"]);
+    said("--weights int4 --group 32 --sweeps 3", &["--sweeps is for --method gptq"]);
+    said("--window 3", &["--window is not for models in ONNX"]);
+}
+
+#[test]
 fn histograms_are_kept_and_added_to() {
     let home = Home::new();
     let (model, small, kept) = (digits(), home.path("int8.onnx"), home.path("kept.json"));

@@ -25,6 +25,8 @@ mod walk;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+pub use self::network::{Window, windows};
+
 use crate::interpret::interpret_valid;
 use crate::{Attributes, Error, Graph, Node, Result, Tensor, Value, ValueId};
 

@@ -33,6 +33,8 @@ impl Float {
     /// # Errors
     /// If a weight cannot be read.
     pub fn equalize(&mut self) -> Result<usize> {
+        // Levels are of weights as they were.
+        self.chosen.clear();
         let pairs = pairs(&self.model.graph, &self.linears);
         let mut weights: Vec<Option<Vec<f32>>> = vec![None; self.linears.len()];
         for pair in &pairs {

@@ -1,18 +1,35 @@
 //! The layers of a model that may be quantised, and why others are not.
 
-use polaris_onnx::{ElementType, Graph, Tensor, ValueId};
+use polaris_onnx::{ElementType, Graph, Tensor, Value, ValueId};
 
 use super::graph::{Index, is_one_of, only_result, operand};
+use crate::integer::Grid;
 
 /// What becomes of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Treatment {
     /// It computes with integers.
     Int8,
-    /// Its weight is stored in bytes; it computes with floats.
+    /// Its weight is stored in integers; activations stay as they are.
     Weight(String),
     /// It stays as it is.
     Float(String),
+}
+
+/// The levels of weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WeightLevels {
+    /// Bits of a level, 4 or 8.
+    pub bits: u32,
+    /// Consecutive inputs of a product that share a scale. Products then have activations as they are: engines that
+    /// multiply integers round these themselves. Without groups, and in convolutions, each channel has one scale.
+    pub group: Option<usize>,
+}
+
+impl Default for WeightLevels {
+    fn default() -> Self {
+        Self { bits: 8, group: None }
+    }
 }
 
 /// A convolution or a product.
@@ -47,8 +64,32 @@ pub struct Linear {
     pub last: ValueId,
     /// Whether all of it is quantised, and not its weight alone.
     pub is_int8: bool,
+    /// The levels of its weight.
+    pub grid: Grid,
     /// Whether it may have a bias: products of more than two axes have none.
     pub takes_bias: bool,
+}
+
+/// What the levels of a weight depend on: layers may share one.
+pub type Key = (ValueId, Form, u64);
+
+impl Linear {
+    pub fn key(&self) -> Key {
+        (self.weight, self.form, self.alpha.to_bits())
+    }
+
+    /// The elements of its weight as they are multiplied, with the channels first.
+    pub fn rows(&self, graph: &Graph) -> crate::Result<Vec<f32>> {
+        let weight = match &graph.value(self.weight).constant {
+            Some(Value::Tensor(tensor)) => tensor.values::<f32>()?.into_owned(),
+            _ => Vec::new(),
+        };
+        let mut rows = self.form.rows(&weight);
+        if self.alpha != 1.0 {
+            rows.iter_mut().for_each(|value| *value = (f64::from(*value) * self.alpha) as f32);
+        }
+        Ok(rows)
+    }
 }
 
 /// How the channels of results lie in a weight: `outer` times, `channels` with `inner` elements each.
@@ -103,13 +144,13 @@ const LINEAR: &[&str] = &["Conv", "ConvTranspose", "Gemm", "MatMul"];
 pub const FUSED: &[&str] = &["Clip", "Relu"];
 
 /// The layers of a graph, with those among them that are quantised; `exclude` are parts of names that stay.
-pub fn find(graph: &Graph, exclude: &[String]) -> (Vec<Layer>, Vec<Linear>) {
+pub fn find(graph: &Graph, exclude: &[String], weights: WeightLevels) -> (Vec<Layer>, Vec<Linear>) {
     let index = Index::new(graph);
     let (mut layers, mut linears) = (Vec::new(), Vec::new());
     for (at, node) in graph.nodes.iter().enumerate().filter(|(_, node)| is_one_of(node, LINEAR)) {
         let found = match exclude.iter().find(|part| node.path.contains(part.as_str())) {
             Some(_) => Err("it was excluded".to_owned()),
-            None => linear(&index, at),
+            None => linear(&index, at, weights),
         };
         let weight = operand(node, 1).and_then(|id| index.constant(id));
         let mut result = only_result(node);
@@ -133,7 +174,11 @@ pub fn find(graph: &Graph, exclude: &[String]) -> (Vec<Layer>, Vec<Linear>) {
 }
 
 /// A layer, and why its weight alone is quantised, if so; otherwise why nothing is.
-fn linear(index: &Index<'_>, at: usize) -> Result<(Linear, Option<String>), String> {
+fn linear(
+    index: &Index<'_>,
+    at: usize,
+    weights: WeightLevels,
+) -> Result<(Linear, Option<String>), String> {
     let node = &index.graph.nodes[at];
     let why = |text: &str| text.to_owned();
     let (Some(x), Some(weight), Some(y)) = (operand(node, 0), operand(node, 1), only_result(node))
@@ -211,12 +256,17 @@ fn linear(index: &Index<'_>, at: usize) -> Result<(Linear, Option<String>), Stri
         Some(why("no engine has transposed convolutions of integers"))
     } else if !product && shape.len() > 4 {
         Some(why("integers are for one or two spatial axes"))
+    } else if product && weights.group.is_some() {
+        Some(why("engines round what they multiply with weights in groups themselves"))
     } else {
         None
     };
     let is_int8 = weight_alone.is_none();
+    let group = weights.group.filter(|_| product);
+    let grid = Grid { bits: weights.bits, group, symmetric: true };
     let takes_bias = node.operator != "MatMul" || index.dims(x).is_some_and(|dims| dims.len() == 2);
-    let linear = Linear { node: at, x, weight, form, alpha, bias, y, last, is_int8, takes_bias };
+    let linear =
+        Linear { node: at, x, weight, form, alpha, bias, y, last, is_int8, grid, takes_bias };
     Ok((linear, weight_alone))
 }
 

@@ -1,10 +1,10 @@
-//! Models of ONNX with int8 layers, after training: from a float model and histograms of its activations to one with
-//! QuantizeLinear and DequantizeLinear around its layers, which engines run on integers.
+//! Models of ONNX with layers of integers, after training: from a float model and histograms of its activations to one
+//! with QuantizeLinear and DequantizeLinear around its layers. Weights have 8 or 4 bits ([`WeightLevels`]).
 //!
 //! [`Float`] is the model as it is quantised: normalisations are folded, layers are found ([`Layer`]), and it says which
 //! tensors need ranges. An [`Observer`] runs it on data and counts what they hold. [`Float::quantize`] writes the model;
 //! [`Distortion`] measures what it costs, layer by layer. Before, [`equalize`](Float::equalize) may even out the channels of
-//! layers that follow one another; after it, [`Shift`] finds the means by which rounded weights move results, and
+//! layers that follow one another; a [`WeightSearch`] chooses levels by what they are multiplied with; after it, [`Shift`] finds the means by which rounded weights move results, and
 //! `quantize` takes them out of the biases.
 
 mod compare;
@@ -18,11 +18,13 @@ mod regions;
 mod rewrite;
 mod run;
 mod shift;
+mod weights;
 
 pub use compare::{Classes, Comparison, Output};
 pub use distortion::{Distortion, Noise};
-pub use layer::{Layer, Treatment};
+pub use layer::{Layer, Treatment, WeightLevels};
 pub use prepare::Float;
-pub use rewrite::{Activations, QuantizeOptions, Quantized, QuantizedTensor};
+pub use rewrite::{Activations, QuantizeOptions, Quantized, QuantizedTensor, Weights};
 pub use run::{Batch, Observer};
 pub use shift::{Shift, Shifts};
+pub use weights::{SearchOptions, WeightSearch};

@@ -1,18 +1,23 @@
 //! The model as it is quantised.
 
+use std::collections::HashMap;
+
 use polaris_graph::Passes;
 use polaris_graph::passes::optimise;
 use polaris_onnx::{Attribute, Graph, Model, Tensor, Value};
 
 use super::graph::{Index, is_one_of, only_result, operand};
-use super::layer::{Layer, Linear, find};
+use super::layer::{Key, Layer, Linear, WeightLevels, find};
 use super::regions::Regions;
 use crate::calibration::Histograms;
 use crate::fnv::Fnv;
+use crate::integer::{Grid, IntMatrix};
 use crate::{Error, Result};
 
 /// Bytes with scales for channels came with this version.
 const OPSET: i64 = 13;
+/// Integers of four bits and scales of groups came with this version.
+const NARROW_OPSET: i64 = 21;
 
 /// What rewrites a model before: normalisations become weights, and what is constant is computed.
 const PASSES: [&str; 4] = ["constants", "dead", "common", "conv_norm"];
@@ -36,6 +41,9 @@ pub struct Float {
     pub(super) layers: Vec<Layer>,
     pub(super) linears: Vec<Linear>,
     pub(super) regions: Regions,
+    weights: WeightLevels,
+    /// Levels that were chosen for weights, by [`Linear::key`].
+    pub(super) chosen: HashMap<Key, IntMatrix>,
 }
 
 impl Float {
@@ -44,7 +52,23 @@ impl Float {
     /// # Errors
     /// If it has integers already, no layer that can be quantised, or none that is excluded; if it cannot be written for a
     /// version of the operators with what is needed, with the node that prevents it.
-    pub fn new(mut model: Model, exclude: &[String]) -> Result<Self> {
+    pub fn new(model: Model, exclude: &[String]) -> Result<Self> {
+        Self::with_weights(model, exclude, WeightLevels::default())
+    }
+
+    /// The same, with levels of one's choice for weights.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if there are no such levels.
+    pub fn with_weights(
+        mut model: Model,
+        exclude: &[String],
+        weights: WeightLevels,
+    ) -> Result<Self> {
+        if ![4, 8].contains(&weights.bits) {
+            return Err(Error::Bits { bits: weights.bits });
+        }
+        Grid { bits: weights.bits, group: weights.group, symmetric: true }.check()?;
         model.graph.validate()?;
         let is_quantised = |node: &&polaris_onnx::Node| is_one_of(node, &QUANTISED);
         if let Some(node) = model.graph.nodes.iter().find(is_quantised) {
@@ -61,9 +85,10 @@ impl Float {
         }
         let passes = PASSES.iter().try_fold(Passes::none(), |passes, name| passes.with(name))?;
         optimise(graph, &passes);
-        model.raise_opset(OPSET)?;
+        let is_plain = weights == WeightLevels::default();
+        model.raise_opset(if is_plain { OPSET } else { NARROW_OPSET })?;
         products_with_bias(&mut model.graph);
-        let (layers, linears) = find(&model.graph, exclude);
+        let (layers, linears) = find(&model.graph, exclude, weights);
         let unused = exclude.iter().find(|part| !layers.iter().any(|one| one.name.contains(*part)));
         if let Some(part) = unused {
             let some: Vec<&str> = layers.iter().take(5).map(|layer| layer.name.as_str()).collect();
@@ -74,7 +99,7 @@ impl Float {
             return Err(Error::NoLayers { reasons: reasons.join("; ") });
         }
         let regions = Regions::of(&model.graph, &linears);
-        Ok(Self { model, layers, linears, regions })
+        Ok(Self { model, layers, linears, regions, weights, chosen: HashMap::new() })
     }
 
     /// The model.
@@ -85,6 +110,11 @@ impl Float {
     /// Its layers, with what becomes of each.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// What its weights become.
+    pub fn weights(&self) -> WeightLevels {
+        self.weights
     }
 
     /// The tensors whose ranges are needed.

@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
+use polaris_core::f16;
 use polaris_onnx::{
     Attribute, ElementType, Graph, Model, Node, Plain, Tensor, Type, Value, ValueId,
 };
 
-use super::layer::{Layer, Linear};
+use super::layer::{Form, Key, Layer, Linear};
 use super::ranges::{self, Bytes};
 use super::{Float, Shifts};
 use crate::Result;
 use crate::calibration::{Calibrator, Histograms};
-use crate::integer::{Clip, Grid, IntMatrix, nearest};
+use crate::integer::{Clip, HqqOptions, IntMatrix, hqq, nearest};
 
 /// The type of activations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,8 +31,17 @@ pub struct QuantizeOptions {
     pub calibrator: Calibrator,
     /// The type of activations.
     pub activations: Activations,
-    /// What chooses the ranges of weights.
-    pub weights: Clip,
+    /// How weights are rounded, where their levels were not chosen by a [`WeightSearch`](super::WeightSearch).
+    pub weights: Weights,
+}
+
+/// How a weight is rounded without samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weights {
+    /// Each element to the nearest level.
+    Nearest(Clip),
+    /// Scales for which a few errors are large and most are small.
+    Hqq,
 }
 
 impl Default for QuantizeOptions {
@@ -39,7 +49,7 @@ impl Default for QuantizeOptions {
         Self {
             calibrator: Calibrator::MinMax,
             activations: Activations::U8,
-            weights: Clip::Extremes,
+            weights: Weights::Nearest(Clip::Extremes),
         }
     }
 }
@@ -83,7 +93,7 @@ impl Float {
     ) -> Result<Quantized> {
         let bytes = ranges::all(self, histograms, options)?;
         let mut model = self.model.clone();
-        let mut writer = Writer::new(&mut model, options, &bytes);
+        let mut writer = Writer::new(&mut model, self, options, &bytes);
         let mut nodes = Vec::new();
         for id in writer.graph.inputs.clone() {
             if let Some(bytes) = bytes.get(&id) {
@@ -127,26 +137,38 @@ impl Float {
         Ok(Quantized { model, layers: self.layers.clone(), tensors })
     }
 
-    /// The weight of a layer as it is written: levels with a scale for each channel.
+    /// The weight of a layer as it is written.
     pub(super) fn levels(&self, linear: &Linear, options: &QuantizeOptions) -> Result<IntMatrix> {
-        levels(&self.model.graph, linear, options)
+        if let Some(matrix) = self.chosen.get(&linear.key()) {
+            return Ok(matrix.clone());
+        }
+        let rows = linear.rows(&self.model.graph)?;
+        let (form, grid) = (linear.form, linear.grid);
+        let made = match options.weights {
+            Weights::Nearest(clip) => nearest(&rows, form.channels, form.columns(), grid, clip),
+            Weights::Hqq => hqq(&rows, form.channels, form.columns(), grid, &HqqOptions::default()),
+        };
+        let mut matrix = made.map_err(|error| self.of_weight(linear, &error))?;
+        halve_scales(&mut matrix);
+        Ok(matrix)
+    }
+
+    /// An error with the name of the weight that it is of.
+    pub(super) fn of_weight(&self, linear: &Linear, error: &crate::Error) -> crate::Error {
+        let name = self.model.graph.value(linear.weight).name.clone();
+        crate::Error::Activation { tensor: name, why: error.to_string() }
     }
 }
 
-fn levels(graph: &Graph, linear: &Linear, options: &QuantizeOptions) -> Result<IntMatrix> {
-    let weight = match &graph.value(linear.weight).constant {
-        Some(Value::Tensor(tensor)) => tensor.values::<f32>()?.into_owned(),
-        _ => Vec::new(),
-    };
-    let mut rows = linear.form.rows(&weight);
-    if linear.alpha != 1.0 {
-        rows.iter_mut().for_each(|value| *value = (f64::from(*value) * linear.alpha) as f32);
+/// Rounds the scales of groups to half precision, in which blocks of engines have them.
+pub(super) fn halve_scales(matrix: &mut IntMatrix) {
+    let largest = f32::from(f16::MAX);
+    if matrix.grid.group.is_none() || matrix.scalings.iter().any(|one| one.scale > largest) {
+        return;
     }
-    let form = linear.form;
-    nearest(&rows, form.channels, form.columns(), Grid::INT8, options.weights).map_err(|error| {
-        let name = graph.value(linear.weight).name.clone();
-        crate::Error::Activation { tensor: name, why: error.to_string() }
-    })
+    for scaling in &mut matrix.scalings {
+        scaling.scale = f16::from_f32(scaling.scale).max(f16::MIN_POSITIVE_SUBNORMAL).to_f32();
+    }
 }
 
 /// Sums of products of bytes leave this much room for a bias in 32 bits.
@@ -157,6 +179,8 @@ const LEAST_SCALE: f64 = 1e-30;
 
 struct Writer<'m> {
     graph: &'m mut Graph,
+    /// The model as it was.
+    float: &'m Float,
     options: &'m QuantizeOptions,
     bytes: &'m HashMap<ValueId, Bytes>,
     version: i64,
@@ -164,12 +188,13 @@ struct Writer<'m> {
     /// What is read instead of an input of the graph.
     replaced: HashMap<ValueId, ValueId>,
     /// Weights by what they are made of, for layers that share one.
-    weights: HashMap<(ValueId, super::layer::Form, u64), (IntMatrix, Option<ValueId>)>,
+    weights: HashMap<Key, (IntMatrix, Option<ValueId>)>,
 }
 
 impl<'m> Writer<'m> {
     fn new(
         model: &'m mut Model,
+        float: &'m Float,
         options: &'m QuantizeOptions,
         bytes: &'m HashMap<ValueId, Bytes>,
     ) -> Self {
@@ -177,7 +202,7 @@ impl<'m> Writer<'m> {
         let graph = &mut model.graph;
         let names = graph.values.iter().map(|slot| slot.name.clone()).collect();
         let (replaced, weights) = (HashMap::new(), HashMap::new());
-        Self { graph, options, bytes, version, names, replaced, weights }
+        Self { graph, float, options, bytes, version, names, replaced, weights }
     }
 
     fn value(&mut self, name: String, ty: Option<Type>, constant: Option<Value>) -> ValueId {
@@ -260,10 +285,10 @@ impl<'m> Writer<'m> {
         linear: &Linear,
         shift: Option<&[f64]>,
     ) -> Result<()> {
-        let key = (linear.weight, linear.form, linear.alpha.to_bits());
+        let key = linear.key();
         let (mut matrix, mut shared) = match self.weights.get(&key) {
             Some(made) => made.clone(),
-            None => (levels(self.graph, linear, self.options)?, None),
+            None => (self.float.levels(linear, self.options)?, None),
         };
         let x_scale = if linear.is_int8 { self.bytes[&linear.x].scale } else { 1.0 };
         let mut bias = linear.bias.clone();
@@ -312,7 +337,7 @@ impl<'m> Writer<'m> {
         x_scale: f32,
         bias: Option<&[f64]>,
     ) -> Result<bool> {
-        let columns = matrix.columns;
+        let (columns, grid) = (matrix.columns, matrix.grid);
         let mut rows: Option<Vec<f32>> = None;
         for channel in 0..matrix.rows {
             let bias = bias.map_or(0.0, |bias| bias[channel].abs());
@@ -325,22 +350,16 @@ impl<'m> Writer<'m> {
             }
             let rows = match &mut rows {
                 Some(rows) => rows,
-                None => {
-                    let Some(Value::Tensor(weight)) = &self.graph.value(linear.weight).constant
-                    else {
-                        return Ok(false);
-                    };
-                    rows.insert(linear.form.rows(&weight.values::<f32>()?))
-                }
+                None => rows.insert(linear.rows(&self.float.model.graph)?),
             };
             let scale = if is_empty { 2.0 * least } else { least } as f32;
             matrix.scalings[channel].scale = scale;
-            let alpha = linear.alpha as f32;
+            let scaling = matrix.scalings[channel];
             for (level, value) in matrix.levels[channel * columns..]
                 .iter_mut()
                 .zip(&rows[channel * columns..][..columns])
             {
-                *level = (value * alpha / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
+                *level = scaling.level(*value, grid);
             }
         }
         Ok(rows.is_some())
@@ -357,16 +376,45 @@ impl<'m> Writer<'m> {
             Some(value) => (value.tensor()?.shape().to_vec(), value.ty()),
             None => return Ok(linear.weight),
         };
-        let scales = matrix.scalings.iter().map(|scaling| scaling.scale).collect();
-        let channels = [matrix.rows];
+        let mut scales: Vec<f32> = matrix.scalings.iter().map(|scaling| scaling.scale).collect();
+        let Form { axis, .. } = linear.form;
         let levels = linear.form.weight(&matrix.levels);
-        let integers = self.constant(format!("{name}_quantized"), &shape, levels)?;
-        let scale = self.constant(format!("{name}_scale"), &channels, scales)?;
-        let zeros = vec![0i8; matrix.rows];
-        let zero = self.constant(format!("{name}_zero_point"), &channels, zeros)?;
+        let integers = format!("{name}_quantized");
+        let integers = match matrix.grid.bits {
+            4 => {
+                let levels: Vec<i128> = levels.into_iter().map(i128::from).collect();
+                let narrow = Tensor::from_integers(ElementType::I4, &shape, &levels)?;
+                let narrow = Value::Tensor(narrow);
+                self.value(integers, Some(narrow.ty()), Some(narrow))
+            }
+            _ => self.constant(integers, &shape, levels)?,
+        };
+        let mut of_scales = vec![matrix.rows];
+        if matrix.grid.group.is_some() {
+            // Groups are along the other axis of a matrix.
+            let groups = matrix.groups();
+            of_scales.insert(1 - axis, groups);
+            if axis == 1 {
+                let at = |place: usize| place % matrix.rows * groups + place / matrix.rows;
+                scales = (0..scales.len()).map(|place| scales[at(place)]).collect();
+            }
+        }
+        let scale = self.constant(format!("{name}_scale"), &of_scales, scales)?;
         let made = self.value(format!("{name}_dequantized"), Some(ty), None);
-        let mut node = self.node("DequantizeLinear", vec![integers, scale, zero], made);
-        node.attributes.set("axis", Attribute::Int(linear.form.axis as i64));
+        let mut inputs = vec![integers, scale];
+        if matrix.grid.bits == 8 && matrix.grid.group.is_none() {
+            let zeros = vec![0i8; matrix.rows];
+            inputs.push(self.constant(format!("{name}_zero_point"), &of_scales, zeros)?);
+        }
+        let mut node = self.node("DequantizeLinear", inputs, made);
+        match matrix.grid.group {
+            Some(_) => {
+                let group = matrix.grid.group_in(matrix.columns);
+                node.attributes.set("axis", Attribute::Int(1 - axis as i64));
+                node.attributes.set("block_size", Attribute::Int(group as i64));
+            }
+            None => node.attributes.set("axis", Attribute::Int(axis as i64)),
+        }
         nodes.push(node);
         Ok(made)
     }

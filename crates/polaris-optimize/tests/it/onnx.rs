@@ -1,6 +1,7 @@
 //! Models of ONNX that are quantised, run by the engine's integer kernels.
 
 mod methods;
+mod weights;
 
 use polaris_core::random::SplitMix64;
 use polaris_graph::{Mode, Options, Session};

@@ -10,7 +10,8 @@ use polaris::llm::{
     Special,
 };
 use polaris::optimize::hessian::{FactorOptions, Order};
-use polaris::optimize::{Error, GptqOptions, Plan, Prepared, Stage};
+use polaris::optimize::onnx::SearchOptions;
+use polaris::optimize::{DescentOptions, Error, GptqOptions, Plan, Prepared, Stage};
 use serde::Serialize;
 
 use crate::arguments::Quantize;
@@ -44,6 +45,25 @@ pub struct Gptq {
     reason: Option<&'static str>,
 }
 
+/// Memory for the Hessians that are collected at once.
+pub fn hessian_memory(options: &Quantize) -> usize {
+    let bytes = options.text.hessian_memory.unwrap_or(HESSIAN_MEMORY);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// How Hessians are used.
+pub fn search_options(options: &Quantize) -> anyhow::Result<SearchOptions> {
+    let choice = &options.text;
+    let damping = choice.damping.unwrap_or(DAMPING);
+    if !(0.0..=1.0).contains(&damping) {
+        bail!("--damping {damping} is no part of the diagonal; give one from 0 to 1");
+    }
+    let order = if choice.act_order { Order::Activations } else { Order::Natural };
+    let sweeps = choice.sweeps.unwrap_or(SWEEPS) as usize;
+    let factor = FactorOptions { damping, order };
+    Ok(SearchOptions { factor, descent: DescentOptions { sweeps, damping } })
+}
+
 /// Encodes the matrices of a plan into a work folder.
 pub fn gptq(
     options: &Quantize,
@@ -54,10 +74,7 @@ pub fn gptq(
 ) -> anyhow::Result<Prepared> {
     let choice = &options.text;
     let path = choice.calibrate.as_ref().context("GPTQ needs a text, by --calibrate FILE")?;
-    let damping = choice.damping.unwrap_or(DAMPING);
-    if !(0.0..=1.0).contains(&damping) {
-        bail!("--damping {damping} is no part of the diagonal; give one from 0 to 1");
-    }
+    let SearchOptions { factor, descent } = search_options(options)?;
     let text = polaris::files::read_text(path, LARGEST_TEXT)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let folder = match &choice.resume {
@@ -79,14 +96,13 @@ pub fn gptq(
         ..EngineOptions::default()
     };
     let mut engine = Engine::new(&model, &engine_options)?;
-    let order = if choice.act_order { Order::Activations } else { Order::Natural };
     let settings = GptqOptions {
         window,
         windows: choice.windows.map(|windows| windows as usize),
         first: tokenizer.begin().first().copied(),
         memory: choice.hessian_memory.unwrap_or(HESSIAN_MEMORY),
-        factor: FactorOptions { damping, order },
-        sweeps: choice.sweeps.unwrap_or(SWEEPS) as usize,
+        factor,
+        sweeps: descent.sweeps,
     };
     let bar = output::progress(1, "calibrating");
     let mut progress = |stage: Stage<'_>| match stage {

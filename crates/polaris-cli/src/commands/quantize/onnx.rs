@@ -11,11 +11,13 @@ use polaris::optimize::calibration::{Calibrator, Histograms, Source};
 use polaris::optimize::integer::Clip;
 use polaris::optimize::onnx::{
     Activations, Distortion, Float, Layer, Observer, QuantizeOptions, Quantized, Shift, Treatment,
+    WeightLevels, WeightSearch, Weights,
 };
 use serde::Serialize;
 
+use super::calibrate;
 use super::report::{self, Speed};
-use crate::arguments::{ActivationName, CalibrationName, Global, MethodName, Quantize};
+use crate::arguments::{ActivationName, CalibrationName, Global, MethodName, Quantize, WeightName};
 use crate::exit::Usage;
 use crate::output::{self, Table, print_line, say};
 use crate::session::Session;
@@ -105,11 +107,16 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     let begin = Instant::now();
     let out = if options.dry_run { None } else { options.out.as_deref() };
     let own = &options.calibration;
+    let wants = |method| options.method.contains(&method);
     let settings = settings(options)?;
     let opened = open_model(&options.model)?;
     let bytes_before = opened.files.iter().map(|file| file.bytes().len()).sum();
-    let mut float = Float::new(opened.model, &own.exclude)?;
-    let equalized = match options.method.contains(&MethodName::Equalize) {
+    let levels = WeightLevels {
+        bits: if own.weights == Some(WeightName::Int4) { 4 } else { 8 },
+        group: own.group.map(|group| group as usize),
+    };
+    let mut float = Float::with_weights(opened.model, &own.exclude, levels)?;
+    let equalized = match wants(MethodName::Equalize) {
         true => float.equalize()?,
         false => 0,
     };
@@ -123,7 +130,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         seconds: 0.0,
         equalized,
         speed: None,
-        layers: layers(float.layers(), &Distortion::default()),
+        layers: layers(float.layers(), &float, &Distortion::default()),
         tensors: Vec::new(),
     };
     let Some(out) = out else {
@@ -136,9 +143,21 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         }
         return Ok(exit::OK);
     };
-    let data = own.data.as_deref().ok_or_else(|| {
-        Usage("an ONNX model is calibrated with samples; name them with --data".to_owned())
-    })?;
+    let Some(data) = own.data.as_deref() else {
+        if wants(MethodName::Gptq)
+            || wants(MethodName::BiasCorrection)
+            || !float.observed().is_empty()
+        {
+            let why = "an ONNX model is calibrated with samples; name them with --data";
+            return Err(Usage(why.to_owned()).into());
+        }
+        // Nothing but weights changes.
+        let made = float.quantize(&float.histograms(1), &settings, None)?;
+        write(out, &made, &mut result)?;
+        result.seconds = begin.elapsed().as_secs_f64();
+        show(json, &result, out)?;
+        return Ok(exit::OK);
+    };
     let session = Session::on_cpu(global)?;
     let run =
         Options { mode: Mode::Cpu, cancellation: Some(interrupt::token()), ..Options::default() };
@@ -153,10 +172,18 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         None => SAMPLES.max(samples.fewest()),
     };
     let wanted = samples.first(wanted)?;
-    let histograms =
-        calibrate(&work, &observer, &samples, wanted.clone(), data, own.histograms.as_deref())?;
+    let histograms = match work.float.observed().is_empty() {
+        true => work.float.histograms(1),
+        false => {
+            let file = own.histograms.as_deref();
+            calibrate(&work, &observer, &samples, wanted.clone(), data, file)?
+        }
+    };
     drop(observer);
-    let shifts = match options.method.contains(&MethodName::BiasCorrection) {
+    if wants(MethodName::Gptq) {
+        search_weights(&mut work, options, &samples, wanted.clone())?;
+    }
+    let shifts = match wants(MethodName::BiasCorrection) {
         true => {
             let runtime = &work.session.runtime;
             let mut shift = Shift::new(&work.float, &work.settings, runtime, &work.options)?;
@@ -172,14 +199,12 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     if interrupt::requested() {
         return Err(polaris::optimize::Error::Cancelled.into());
     }
-    let bytes = made.model.to_bytes()?;
-    polaris::files::write_atomic(out, &bytes).map_err(|error| {
-        let advice = polaris::files::write_advice(&error);
-        anyhow::Error::new(error).context(format!("cannot write {}{advice}", out.display()))
-    })?;
-    result.samples = histograms.sources.iter().map(|source| source.to - source.from).sum();
-    result.bytes = Some(bytes.len());
-    result.layers = layers(&made.layers, &distortion);
+    write(out, &made, &mut result)?;
+    result.samples = match histograms.sources.as_slice() {
+        [] => wanted.len(),
+        sources => sources.iter().map(|source| source.to - source.from).sum(),
+    };
+    result.layers = layers(&made.layers, &work.float, &distortion);
     result.tensors = tensors(&made);
     result.seconds = begin.elapsed().as_secs_f64();
     if let Some(path) = &own.html {
@@ -189,15 +214,69 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             Some(report::speed(&work.session, &work.options, models, &samples.read(batch)?)?);
         report::write(path, &result, &histograms)?;
     }
-    match json {
-        true => output::print_json("polaris.quantize.onnx/1", &result)?,
-        false => print(&result, out)?,
-    }
+    show(json, &result, out)?;
     Ok(exit::OK)
+}
+
+/// Writes the model, whole or not at all.
+fn write(out: &Path, made: &Quantized, result: &mut Result<'_>) -> anyhow::Result<()> {
+    let bytes = made.model.to_bytes()?;
+    polaris::files::write_atomic(out, &bytes).map_err(|error| {
+        let advice = polaris::files::write_advice(&error);
+        anyhow::Error::new(error).context(format!("cannot write {}{advice}", out.display()))
+    })?;
+    result.bytes = Some(bytes.len());
+    Ok(())
+}
+
+fn show(json: bool, result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
+    match json {
+        true => output::print_json("polaris.quantize.onnx/1", result),
+        false => print(result, out),
+    }
+}
+
+/// Chooses the levels of weights by what samples make of the inputs of layers.
+fn search_weights(
+    work: &mut Work,
+    options: &Quantize,
+    samples: &Samples,
+    wanted: Range<usize>,
+) -> anyhow::Result<()> {
+    let settings = calibrate::search_options(options)?;
+    let parts = work.float.parts(calibrate::hessian_memory(options));
+    for (number, part) in parts.iter().enumerate() {
+        let runtime = &work.session.runtime;
+        let mut search = WeightSearch::new(&work.float, part, runtime, &work.options)?;
+        let what = match parts.len() {
+            1 => "collecting inputs".to_owned(),
+            count => format!("collecting inputs, part {} of {count}", number + 1),
+        };
+        each(samples, wanted.clone(), work.batch, &what, |batch, _| {
+            Ok(search.add(&work.float, batch)?)
+        })?;
+        let bar = output::progress(part.len(), "weights rounded");
+        let mut done = |_| bar.inc(1);
+        let found = search.finish(&work.float, &settings, &mut done, &interrupt::requested)?;
+        bar.finish_and_clear();
+        work.float.choose(found);
+    }
+    Ok(())
 }
 
 fn settings(options: &Quantize) -> anyhow::Result<QuantizeOptions> {
     let own = &options.calibration;
+    let wants = |method| options.method.contains(&method);
+    let of_weights = [MethodName::Gptq, MethodName::Hqq, MethodName::WeightSearch];
+    if of_weights.into_iter().filter(|&method| wants(method)).count() > 1 {
+        let why = "gptq, hqq and weight-search each choose the levels of weights; name one of them";
+        return Err(Usage(why.to_owned()).into());
+    }
+    if let (false, Some(option)) = (wants(MethodName::Gptq), options.of_gptq().first()) {
+        return Err(Usage(format!("{option} is for --method gptq")).into());
+    }
+    // Of so few levels many are better spent on the many small weights than on the largest one.
+    let is_narrow = own.weights == Some(WeightName::Int4);
     let calibration = own.calibration.unwrap_or(CalibrationName::Percentile);
     if own.percent.is_some() && calibration != CalibrationName::Percentile {
         let why = "--percent is for --calibration percentile; leave one of them out";
@@ -218,9 +297,10 @@ fn settings(options: &Quantize) -> anyhow::Result<QuantizeOptions> {
             Some(ActivationName::I8) => Activations::I8,
             _ => Activations::U8,
         },
-        weights: match options.method.contains(&MethodName::WeightSearch) {
-            true => Clip::Search,
-            false => Clip::Extremes,
+        weights: match (wants(MethodName::Hqq), wants(MethodName::WeightSearch) || is_narrow) {
+            (true, _) => Weights::Hqq,
+            (false, true) => Weights::Nearest(Clip::Search),
+            (false, false) => Weights::Nearest(Clip::Extremes),
         },
     })
 }
@@ -326,12 +406,15 @@ fn measure(work: &Work, made: &Quantized, samples: &Samples) -> anyhow::Result<D
     Ok(distortion)
 }
 
-fn layers(layers: &[Layer], distortion: &Distortion) -> Vec<LayerResult> {
+fn layers(layers: &[Layer], float: &Float, distortion: &Distortion) -> Vec<LayerResult> {
+    let is_narrow = float.weights().bits == 4;
     let result = |layer: &Layer| {
-        let (ty, reason) = match &layer.treatment {
-            Treatment::Int8 => ("int8", None),
-            Treatment::Weight(why) => ("int8 weight", Some(why.clone())),
-            Treatment::Float(why) => ("float", Some(why.clone())),
+        let (ty, reason) = match (&layer.treatment, is_narrow) {
+            (Treatment::Int8, false) => ("int8", None),
+            (Treatment::Int8, true) => ("int4 weight, int8 activations", None),
+            (Treatment::Weight(why), false) => ("int8 weight", Some(why.clone())),
+            (Treatment::Weight(why), true) => ("int4 weight", Some(why.clone())),
+            (Treatment::Float(why), _) => ("float", Some(why.clone())),
         };
         let noise = distortion.tensors.get(&layer.result).filter(|noise| noise.largest != 0.0);
         let ratio = noise.map(|noise| noise.decibels());
@@ -362,8 +445,9 @@ fn tensors(made: &Quantized) -> Vec<TensorResult> {
 }
 
 fn print_layers(result: &Result<'_>) -> anyhow::Result<()> {
-    let int8 = result.layers.iter().filter(|layer| layer.r#type == "int8").count();
-    print_line(&format!("{int8} of {} convolutions and products are int8", result.layers.len()))?;
+    let integers = result.layers.iter().filter(|layer| layer.reason.is_none()).count();
+    let all = result.layers.len();
+    print_line(&format!("{integers} of {all} convolutions and products compute with integers"))?;
     for layer in &result.layers {
         if let Some(reason) = &layer.reason {
             let LayerResult { name, operator, r#type, .. } = layer;
@@ -387,7 +471,9 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
         (Some(a), Some(b)) => a.total_cmp(&b),
         (a, b) => a.is_some().cmp(&b.is_some()),
     });
-    print_line("lowest signal-to-noise ratios:")?;
+    if !worst.is_empty() {
+        print_line("lowest signal-to-noise ratios:")?;
+    }
     let mut table = Table::new(&["layer", "operator", "type", ">SQNR"]);
     for layer in worst.into_iter().take(WORST) {
         table.row(vec![
@@ -422,7 +508,11 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
     let share = 100.0 * after as f64 / before.max(1) as f64;
     print_line(&format!("{} -> {} ({share:.0} %)", megabytes(before), megabytes(after)))?;
     let (shown, seconds) = (out.display(), result.seconds);
-    print_line(&format!("wrote {shown} in {seconds:.1} s, with {} samples", result.samples))?;
+    let samples = match result.samples {
+        0 => "without samples".to_owned(),
+        samples => format!("with {samples} samples"),
+    };
+    print_line(&format!("wrote {shown} in {seconds:.1} s, {samples}"))?;
     let model = result.model.display();
     print_line(&format!("  what it costs: polaris compare {model} {shown} --data DATA"))
 }

@@ -73,9 +73,9 @@ pub fn speed(
 pub fn write(path: &Path, result: &Result<'_>, histograms: &Histograms) -> anyhow::Result<()> {
     let bytes = result.bytes.unwrap_or(0);
     let share = 100.0 * bytes as f64 / result.bytes_before.max(1) as f64;
-    let int8 = result.layers.iter().filter(|layer| layer.r#type == "int8").count();
+    let int8 = result.layers.iter().filter(|layer| layer.reason.is_none()).count();
     let mut lead = format!(
-        "{int8} of {} convolutions and products are int8; the file has {share:.0} % of its size",
+        "{int8} of {} convolutions and products compute with integers; the file has {share:.0} % of its size",
         result.layers.len()
     );
     let mut facts = vec![

@@ -13,6 +13,7 @@ mod pool;
 mod recurrent;
 mod window;
 
+pub use self::window::{Window, windows};
 use super::Operator;
 
 pub(super) const OPERATORS: &[(&str, Operator)] = &[

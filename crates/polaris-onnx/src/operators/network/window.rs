@@ -9,11 +9,15 @@ pub struct Window {
     pub input: usize,
     /// Places where the window stands.
     pub output: usize,
+    /// Elements of the window.
     pub kernel: usize,
+    /// From one place to the next.
     pub stride: usize,
+    /// From one element to the next.
     pub dilation: usize,
-    /// Padding before and after the axis.
+    /// Padding before the axis.
     pub before: i64,
+    /// Padding after the axis.
     pub after: i64,
 }
 
@@ -125,6 +129,9 @@ pub fn split_padding(total: i64, more_at_the_end: bool) -> (i64, i64) {
 }
 
 /// The windows that attributes describe over axes of these lengths.
+///
+/// # Errors
+/// If the attributes make no sense, or the kernel does not fit.
 pub fn windows(attributes: &Attributes, input: &[usize], kernel: &[usize]) -> Result<Vec<Window>> {
     let axes = input.len();
     if kernel.len() != axes || kernel.contains(&0) {
