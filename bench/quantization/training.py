@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models", default="cnn,mlp")
     parser.add_argument("--digits-28", type=pathlib.Path)
-    parser.add_argument("--rows", help="some of the rows, by their beginnings: f32,INT8")
+    parser.add_argument("--rows", help="some of the rows, as in 'f32;INT4 group 32'")
     parser.add_argument("--more", type=int, default=8, help="epochs after those in f32")
     options = parser.parse_args()
 
@@ -103,7 +103,7 @@ def main():
     wanted = {
         name: values
         for name, values in ROWS.items()
-        if not options.rows or any(name.startswith(part) for part in options.rows.split(","))
+        if not options.rows or name in options.rows.split(";")
     }
     for model in options.models.split(","):
         config = "digits" if model == "cnn" else options.folder / f"{model}.toml"
