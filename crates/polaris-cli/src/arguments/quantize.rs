@@ -153,6 +153,8 @@ pub enum MethodName {
     Hqq,
     /// ONNX: even out the channels of layers that follow one another
     Equalize,
+    /// ONNX: move what a few channels of normalisations have too much of into the weights behind them (SmoothQuant)
+    Smooth,
     /// ONNX: take what rounded weights move results by out of the biases
     BiasCorrection,
     /// ONNX: search the range of each channel's weights for the least squared error

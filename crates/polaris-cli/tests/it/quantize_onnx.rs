@@ -78,6 +78,9 @@ fn weights_of_four_bits_keep_answers_with_and_without_samples() {
     let said = |options: &str, what: &[&str]| quantize(options).exits_with(2).says(what);
     said("--weights int4", &["--data"]);
     said("--weights int4 --group 32 --method gptq", &["--data"]);
+    said("--weights int4 --group 32 --method smooth", &["--data"]);
+    let done = quantize("--data digits --samples 64 --method smooth --json").exits_with(0).json();
+    assert_eq!(done["smoothed"], 0);
     said("--weights int4 --group 32 --method gptq --method hqq", &["name one of them"]);
     said("--weights int4 --group 32 --sweeps 3", &["--sweeps is for --method gptq"]);
     said("--window 3", &["--window is not for models in ONNX"]);

@@ -3,7 +3,7 @@
 //!
 //! [`Float`] is the model as it is quantised: normalisations are folded, layers are found ([`Layer`]), and it says which
 //! tensors need ranges. An [`Observer`] runs it on data and counts what they hold. [`Float::quantize`] writes the model;
-//! [`Distortion`] measures what it costs, layer by layer. Before, [`equalize`](Float::equalize) may even out the channels of
+//! [`Distortion`] measures what it costs, layer by layer. Before, [`equalize`](Float::equalize) and [`smooth`](Float::smooth) may even out the channels of
 //! layers that follow one another; a [`WeightSearch`] chooses levels by what they are multiplied with; after it, [`Shift`] finds the means by which rounded weights move results, and
 //! `quantize` takes them out of the biases.
 
@@ -18,6 +18,7 @@ mod regions;
 mod rewrite;
 mod run;
 mod shift;
+mod smooth;
 mod weights;
 
 pub use compare::{Classes, Comparison, Output};
@@ -27,4 +28,5 @@ pub use prepare::Float;
 pub use rewrite::{Activations, QuantizeOptions, Quantized, QuantizedTensor, Weights};
 pub use run::{Batch, Observer};
 pub use shift::{Shift, Shifts};
+pub use smooth::Magnitudes;
 pub use weights::{SearchOptions, WeightSearch};

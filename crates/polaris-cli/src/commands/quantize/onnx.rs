@@ -10,8 +10,8 @@ use polaris::models::samples::Samples;
 use polaris::optimize::calibration::{Calibrator, Histograms, Source};
 use polaris::optimize::integer::Clip;
 use polaris::optimize::onnx::{
-    Activations, Distortion, Float, Layer, Observer, QuantizeOptions, Quantized, Shift, Treatment,
-    WeightLevels, WeightSearch, Weights,
+    Activations, Distortion, Float, Layer, Magnitudes, Observer, QuantizeOptions, Quantized, Shift,
+    Treatment, WeightLevels, WeightSearch, Weights,
 };
 use serde::Serialize;
 
@@ -38,6 +38,9 @@ const MEASURED: usize = 64;
 /// Layers and tensors that are named in the summary.
 const WORST: usize = 5;
 
+/// How much of what a channel has too much of moves into weights: as much as stays.
+const SMOOTHING: f32 = 0.5;
+
 /// Histograms are saved about as often.
 const SAVED_EVERY: Duration = Duration::from_secs(30);
 
@@ -53,6 +56,8 @@ pub struct Result<'a> {
     seconds: f64,
     /// Pairs of layers whose channels were evened out.
     equalized: usize,
+    /// Normalisations whose channels were scaled.
+    smoothed: usize,
     /// Of a batch, where there is a report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
@@ -129,6 +134,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         bytes: None,
         seconds: 0.0,
         equalized,
+        smoothed: 0,
         speed: None,
         layers: layers(float.layers(), &float, &Distortion::default()),
         tensors: Vec::new(),
@@ -144,10 +150,8 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     };
     let Some(data) = own.data.as_deref() else {
-        if wants(MethodName::Gptq)
-            || wants(MethodName::BiasCorrection)
-            || !float.observed().is_empty()
-        {
+        let by_samples = [MethodName::Gptq, MethodName::BiasCorrection, MethodName::Smooth];
+        if by_samples.into_iter().any(wants) || !float.observed().is_empty() {
             let why = "an ONNX model is calibrated with samples; name them with --data";
             return Err(Usage(why.to_owned()).into());
         }
@@ -163,15 +167,18 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         Options { mode: Mode::Cpu, cancellation: Some(interrupt::token()), ..Options::default() };
     let samples = open(&float, data)?;
     let mut work = Work { session, options: run, float, settings, batch: BATCH };
-    let runtime = &work.session.runtime;
-    let observer =
-        Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
-    work.batch = batch(&observer, &samples)?;
     let wanted = match own.samples {
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
         None => SAMPLES.max(samples.fewest()),
     };
     let wanted = samples.first(wanted)?;
+    if wants(MethodName::Smooth) {
+        result.smoothed = smooth(&mut work, &samples, wanted.clone())?;
+    }
+    let runtime = &work.session.runtime;
+    let observer =
+        Observer::new(runtime, work.float.model(), &work.float.observed(), &work.options)?;
+    work.batch = batch(&observer, &samples)?;
     let histograms = match work.float.observed().is_empty() {
         true => work.float.histograms(1),
         false => {
@@ -234,6 +241,17 @@ fn show(json: bool, result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
         true => output::print_json("polaris.quantize.onnx/1", result),
         false => print(result, out),
     }
+}
+
+/// Moves what a few channels of normalisations have too much of into weights.
+fn smooth(work: &mut Work, samples: &Samples, wanted: Range<usize>) -> anyhow::Result<usize> {
+    let mut magnitudes = Magnitudes::new(&work.float, &work.session.runtime, &work.options)?;
+    if magnitudes.norms() > 0 {
+        each(samples, wanted, work.batch, "measuring channels", |batch, _| {
+            Ok(magnitudes.add(batch)?)
+        })?;
+    }
+    Ok(work.float.smooth(&magnitudes, SMOOTHING)?)
 }
 
 /// Chooses the levels of weights by what samples make of the inputs of layers.
@@ -462,6 +480,9 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
     print_layers(result)?;
     if result.equalized > 0 {
         print_line(&format!("{} pairs of layers share evened out channels", result.equalized))?;
+    }
+    if result.smoothed > 0 {
+        print_line(&format!("{} normalisations have scaled channels", result.smoothed))?;
     }
     let measured = |layer: &'_ &LayerResult| layer.ratio.is_some();
     let mut worst: Vec<&LayerResult> = result.layers.iter().filter(measured).collect();

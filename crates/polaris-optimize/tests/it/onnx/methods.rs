@@ -1,5 +1,7 @@
 //! What may be done besides rounding, and what tells models apart.
 
+use polaris_optimize::onnx::Magnitudes;
+
 use super::*;
 
 /// The signal-to-noise ratio of the results, in decibels.
@@ -68,6 +70,53 @@ fn equalised_channels_lose_less() {
     let [before, after] =
         [&plain, &even].map(|float| ratio(&runtime, float, false, &model, &batches));
     assert!(after > before + 6.0, "{before} dB, then {after} dB");
+}
+
+/// A normalisation some of whose channels are far larger than others, and two products that read it.
+fn outliers(shared: bool) -> Model {
+    single(
+        |d, x| {
+            let scale: Vec<f32> = (0..32).map(|at| if at % 11 == 3 { 40.0 } else { 0.7 }).collect();
+            let scale = d.graph.constant(Tensor::new(&[32], scale).unwrap());
+            let inputs = [x, scale, d.vector(32, 0.2)];
+            let y = d.graph.node_with("LayerNormalization", inputs, [("axis", -1)]);
+            let first = d.weight(&[32, 16]);
+            let a = d.graph.node("MatMul", [y, first]);
+            let inputs = [y, d.weight(&[16, 32]), d.vector(16, 0.1)];
+            let b = d.graph.node_with("Gemm", inputs, [("transB", 1)]);
+            let sum = d.graph.node("Add", [a, b]);
+            if !shared {
+                return sum;
+            }
+            let second = d.weight(&[16, 32]);
+            let z = d.graph.node("MatMul", [sum, second]);
+            d.graph.node("Add", [z, y])
+        },
+        &["n", "32"],
+    )
+}
+
+#[test]
+fn smoothed_channels_lose_less() {
+    let runtime = runtime();
+    let batches = [given(1, &[64, 32]), given(2, &[64, 32])];
+    let model = outliers(false);
+    let plain = Float::new(model.clone(), &[]).unwrap();
+    let mut smooth = plain.clone();
+    let mut magnitudes = Magnitudes::new(&smooth, &runtime, &options()).unwrap();
+    assert_eq!(magnitudes.norms(), 1);
+    batches.iter().for_each(|batch| magnitudes.add(batch).unwrap());
+    assert!(smooth.smooth(&magnitudes, 1.5).is_err());
+    assert_eq!(smooth.smooth(&magnitudes, 0.5).unwrap(), 1);
+    let names = ["scores".to_owned()];
+    let same = distortion(&runtime, [&model, smooth.model()], &batches[0], &names);
+    assert!(same.tensors["scores"].decibels() > 100.0, "{same:?}");
+    let [before, after] =
+        [&plain, &smooth].map(|float| ratio(&runtime, float, false, &model, &batches));
+    assert!(after > before + 1.0, "{before} dB, then {after} dB");
+    // What others read too stays as it is.
+    let read = Float::new(outliers(true), &[]).unwrap();
+    assert_eq!(Magnitudes::new(&read, &runtime, &options()).unwrap().norms(), 0);
 }
 
 #[test]
