@@ -182,7 +182,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     result.layers = layers(&made.layers, &distortion);
     result.tensors = tensors(&made);
     result.seconds = begin.elapsed().as_secs_f64();
-    if let Some(path) = &own.html {
+    if let Some(path) = &options.html {
         let batch = samples.batches(0..samples.len(), work.batch).swap_remove(0);
         let models = [work.float.model(), &made.model];
         result.speed =
