@@ -265,7 +265,8 @@ pub enum Command {
     ///
     /// GGUF: scales are searched for; the error of each tensor is measured while it is written. It takes some megabytes of
     /// memory however large the model is. With `--method gptq` the model computes a text first, and what it multiplies decides
-    /// how weights are rounded; with `--size` or `--loss` each tensor gets a format of its own.
+    /// how weights are rounded; with `--size`, `--loss` or `--speed` each tensor gets a
+    /// format of its own, and the file is measured afterwards.
     ///
     /// ONNX: samples of `--data` run through the model, and histograms of its activations give their ranges. The file has
     /// pairs of QuantizeLinear and DequantizeLinear, which Polaris and other engines run on integers. The signal-to-noise
@@ -279,6 +280,7 @@ pub enum Command {
   polaris quantize model-f16.gguf --type Q3_K_M --dry-run
   polaris quantize model-f16.gguf -o model-q4.gguf --imatrix model.imatrix.gguf
   polaris quantize model-f16.gguf -o model-4gb.gguf --size 4GB --calibrate text.txt --sensitivities model.sensitivities.json
+  polaris quantize model-f16.gguf -o model-2x.gguf --speed 2x --calibrate text.txt --html model-2x.html
   polaris quantize model-f16.gguf -o model-q3.gguf --type Q3_K_M --method gptq --calibrate text.txt
   polaris quantize classifier.onnx --data images -o classifier-int8.onnx
   polaris quantize classifier.onnx --data images --calibration mse --method bias-correction -o int8.onnx --html int8.html")]

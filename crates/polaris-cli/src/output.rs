@@ -230,6 +230,11 @@ pub fn byte_progress(length: Option<u64>, what: &str) -> ProgressBar {
     }
 }
 
+/// What takes some seconds. Invisible where stderr is not a terminal.
+pub fn spinner(what: &str) -> ProgressBar {
+    styled(None, what, "{prefix} {spinner}")
+}
+
 fn styled(length: Option<u64>, what: &str, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -51,6 +51,14 @@ impl Session {
         Ok(self.runtime.chosen(&self.chosen)?)
     }
 
+    /// The first device that the user named, or the CPU.
+    pub fn chosen_or_cpu(&self) -> anyhow::Result<DeviceRef> {
+        match self.chosen.first() {
+            Some(_) => Ok(self.devices()?.swap_remove(0)),
+            None => Ok(self.runtime.cpu().clone()),
+        }
+    }
+
     /// Changes the machine profile; if it cannot be written, prints a note and goes on.
     pub fn remember(
         &mut self,

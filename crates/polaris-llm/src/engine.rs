@@ -14,7 +14,7 @@ use crate::inputs::{Inputs, Item};
 use crate::model::Model;
 use crate::observe::{Observe, Watch};
 use crate::plan::{Arena, Builder, Plan, Size, plan};
-use crate::profile::{Profile, StepTime};
+use crate::profile::{Profile, StepTime, TimedStep};
 use crate::speculate::Costs;
 use crate::{Error, Result};
 
@@ -469,6 +469,36 @@ impl Engine {
     /// Ends what [`Engine::begin_profile`] began: the steps, the longest first.
     pub fn end_profile(&mut self) -> Vec<StepTime> {
         self.profile.take().map_or_else(Vec::new, Profile::steps)
+    }
+
+    /// Appends a token to a sequence, computes it, and measures each step, as [`Engine::begin_profile`] does.
+    ///
+    /// # Errors
+    /// As for [`Engine::step`].
+    pub fn step_timed(
+        &mut self,
+        sequence: usize,
+        token: u32,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<TimedStep>> {
+        let before = self.profile.replace(Profile::default());
+        let computed = self.step(&[(sequence, token)], is_cancelled).map(|_| ());
+        let profile = std::mem::replace(&mut self.profile, before).unwrap_or_default();
+        computed?;
+        let weights = self.model.weights();
+        let name = |array: &Array| {
+            let (name, whole) = weights.origin(array)?;
+            // Vectors beside the matrix: biases, norms.
+            let is_matrix = whole.shape().dims().iter().filter(|&&dim| dim > 1).count() > 1;
+            is_matrix.then(|| name.to_owned())
+        };
+        let plan = &self.plans[&Size { tokens: 1, outputs: 1, sequences: 1 }].plan;
+        let timed = |((label, factors), &seconds): ((&str, &[Array]), &f64)| TimedStep {
+            label: label.to_owned(),
+            tensors: factors.iter().filter_map(name).collect(),
+            seconds,
+        };
+        Ok(plan.factors().zip(profile.each()).map(timed).collect())
     }
 
     /// The steps that compute one token, in words.

@@ -43,7 +43,7 @@ pub use model::{LoadOptions, Model};
 pub use observe::{Observation, Observe};
 pub use perplexity::{Divergence, Perplexity, PerplexityOptions, kl_divergence};
 pub use plan::Plan;
-pub use profile::StepTime;
+pub use profile::{StepTime, TimedStep};
 pub use recurrence::Recurrence;
 pub use source::Source;
 pub use speculate::{MOST_PROPOSED, ProposalLength, Speculation};

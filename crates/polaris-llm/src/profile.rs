@@ -21,9 +21,24 @@ pub struct StepTime {
     pub bytes: u64,
 }
 
+/// A step of the plan of one token, and what it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimedStep {
+    /// What it is: the name of the weight or of the part, with that of the layer.
+    pub label: String,
+    /// The tensors of the file that it multiplies with: one, several that share an input and are computed at once, or none.
+    pub tensors: Vec<String>,
+    /// The seconds that it took.
+    pub seconds: f64,
+}
+
 /// What was measured so far.
 #[derive(Debug, Default)]
-pub(crate) struct Profile(BTreeMap<(String, &'static str), StepTime>);
+pub(crate) struct Profile {
+    sums: BTreeMap<(String, &'static str), StepTime>,
+    /// The seconds of every step, in the order in which they were run.
+    each: Vec<f64>,
+}
 
 impl Profile {
     /// Adds a run of a step.
@@ -32,7 +47,8 @@ impl Profile {
         let inputs: Vec<_> = step.inputs.iter().map(|input| input.array_type()).collect();
         let work = operation.work(&inputs, &step.output.array_type());
         let name = operation.name();
-        let entry = self.0.entry((label.to_owned(), name)).or_insert_with(|| StepTime {
+        self.each.push(seconds);
+        let entry = self.sums.entry((label.to_owned(), name)).or_insert_with(|| StepTime {
             label: label.to_owned(),
             operation: name,
             runs: 0,
@@ -46,9 +62,14 @@ impl Profile {
 
     /// The steps, the longest first.
     pub fn steps(self) -> Vec<StepTime> {
-        let mut steps: Vec<StepTime> = self.0.into_values().collect();
+        let mut steps: Vec<StepTime> = self.sums.into_values().collect();
         steps.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         steps
+    }
+
+    /// The seconds of every step, in the order in which they were run.
+    pub fn each(&self) -> &[f64] {
+        &self.each
     }
 }
 

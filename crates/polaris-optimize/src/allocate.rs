@@ -3,6 +3,10 @@
 //! A multiple-choice knapsack. It is solved by dynamic programming over costs in units of a small part of the budget, rounded
 //! up, so that what is chosen always fits; the Lagrangian dual says how far from the optimum that can be at most.
 
+mod both;
+
+pub use both::allocate_both;
+
 use crate::{Error, Result};
 
 /// Units that the budget is divided into. What rounding up wastes is at most an item's unit each.

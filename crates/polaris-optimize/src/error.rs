@@ -152,6 +152,37 @@ pub enum Error {
         /// What the cheapest choices cost.
         least: u64,
     },
+    /// A second budget that nothing fits within the first.
+    #[error(
+        "a second budget of {most} cannot be met within {budget} of the first; the least that is possible is {least}"
+    )]
+    Both {
+        /// The first budget.
+        budget: u64,
+        /// What was asked for.
+        most: u64,
+        /// The least of the second cost within the first budget.
+        least: u64,
+    },
+    /// A goal of speed without measured times.
+    #[error("a speed needs the times of a token, which were not measured")]
+    NoTimes,
+    /// A speed that no mixture reaches.
+    #[error(
+        "{asked:.1} tokens a second cannot be reached{}: the fastest mixture is predicted to make {fastest:.1}, {:.2} times as \
+         many as the model makes now ({source_speed:.1})",
+        if *within_size { " within that size" } else { "" }, fastest / source_speed
+    )]
+    Speed {
+        /// What was asked for, in tokens a second.
+        asked: f64,
+        /// What the fastest mixture is predicted to make.
+        fastest: f64,
+        /// What the model makes as it is.
+        source_speed: f64,
+        /// Whether the mixture may have so many bytes only.
+        within_size: bool,
+    },
     /// A loss that nothing stays below.
     #[error("a loss of at most {loss} cannot be met; the least that is possible is {least}")]
     Loss {
@@ -492,6 +523,9 @@ impl Error {
             | Self::NotOnCpu
             | Self::NoFormat { .. }
             | Self::Budget { .. }
+            | Self::Both { .. }
+            | Self::NoTimes
+            | Self::Speed { .. }
             | Self::Loss { .. }
             | Self::NoChoice { .. }
             | Self::EmptyGroup

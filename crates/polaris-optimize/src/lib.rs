@@ -50,6 +50,7 @@ mod plan;
 mod recipe;
 pub mod rotation;
 pub mod sensitivity;
+pub mod speed;
 mod write;
 
 pub use block_gptq::{BlockGptq, Costs, Encoded};

@@ -44,6 +44,14 @@ pub struct Quantize {
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "calibrate", conflicts_with = "type")]
     pub loss: Option<f64>,
 
+    /// GGUF: choose the format of each tensor so that the model makes at least so many times as many tokens a second as now, as in
+    /// 2x, and loses least
+    ///
+    /// What tensors take in each format is measured on this machine: on the CPU with --threads, or on the device of --device.
+    /// With --size both hold.
+    #[arg(long, value_name = "TIMES", value_parser = parse_times, requires = "calibrate", conflicts_with_all = ["type", "loss"])]
+    pub speed: Option<f64>,
+
     /// GGUF: let errors count by the importance of columns, from this file: `polaris imatrix` makes it, or llama-imatrix
     #[arg(long, value_name = "FILE")]
     pub imatrix: Option<PathBuf>,
@@ -55,6 +63,10 @@ pub struct Quantize {
     /// Print what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Write a self-contained HTML report, with the speed before and after
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 
     /// Do this as well; may be repeated for ONNX models
     #[arg(long, value_name = "NAME")]
@@ -107,10 +119,6 @@ pub struct Calibrate {
     /// Add to the histograms in this file, and keep them there: to go on after Ctrl-C, or with other samples
     #[arg(long, value_name = "FILE")]
     pub histograms: Option<PathBuf>,
-
-    /// Write a self-contained HTML report, with the speed before and after
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
 /// How ranges of activations are chosen.
@@ -170,6 +178,7 @@ impl Quantize {
             ("--requantize", self.requantize),
             ("--size", self.size.is_some()),
             ("--loss", self.loss.is_some()),
+            ("--speed", self.speed.is_some()),
             ("--imatrix", self.imatrix.is_some()),
             ("--calibrate", self.text.calibrate.is_some()),
             ("--window", self.text.window.is_some()),
@@ -223,7 +232,6 @@ impl Quantize {
             ("--method", self.method.iter().any(|&method| method != MethodName::Gptq)),
             ("--exclude", !own.exclude.is_empty()),
             ("--histograms", own.histograms.is_some()),
-            ("--html", own.html.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
@@ -233,11 +241,11 @@ impl Quantize {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Language models that compute a text")]
 pub struct TextChoice {
-    /// The text that `--method gptq`, `--size` and `--loss` look at, UTF-8: some hundred kilobytes of what the model is for
+    /// The text that `--method gptq`, `--size`, `--loss` and `--speed` look at, UTF-8: some hundred kilobytes of what the model is for
     #[arg(long, value_name = "FILE")]
     pub calibrate: Option<PathBuf>,
 
-    /// Run this many windows of 256 tokens for each measurement of `--size` and `--loss`
+    /// Run this many windows of 256 tokens for each measurement of what a tensor loses, and for the score of the file
     /// [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub probe_windows: Option<u32>,
@@ -293,6 +301,13 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     let found = number.ok().filter(|percent| percent.is_finite() && *percent > 0.0);
     found.ok_or_else(|| "expected a percentage above 0, as in 0.5%".to_owned())
+}
+
+/// How many times as fast, with or without an x behind it.
+fn parse_times(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix(['x', 'X']).unwrap_or(text).trim().parse::<f64>();
+    let found = number.ok().filter(|times| times.is_finite() && *times > 0.0);
+    found.ok_or_else(|| "expected a number above 0, as in 2x".to_owned())
 }
 
 fn parse_override(text: &str) -> Result<Override, String> {

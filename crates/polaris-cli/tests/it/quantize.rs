@@ -111,7 +111,7 @@ fn formats_are_chosen_for_a_size() {
     fails(&format!("--size 100 {calibrated}"), 3, "the least that is possible");
     fails(&format!("--loss 0.0000000001% {calibrated}"), 3, "the least that is possible");
     fails(&format!("--size {goal}"), 2, "--calibrate");
-    fails(&format!("--calibrate {text}"), 2, "--method gptq, --size or --loss");
+    fails(&format!("--calibrate {text}"), 2, "--method gptq, --size, --loss or --speed");
     fails(&format!("--size {goal} --calibrate {text} --damping 0.5"), 2, "--method gptq");
     fails(&format!("--method gptq --calibrate {text} --imatrix {matrix}"), 2, "leave one");
     fails(&format!("--size 100 {calibrated} --tensor weight=Q8_0"), 3, "the least that");
@@ -123,6 +123,72 @@ fn formats_are_chosen_for_a_size() {
     fails(&format!("--size {goal} {other}"), 3, "another model or text");
     std::fs::write(home.path("text.txt"), "ab").unwrap();
     fails(&format!("--size {goal} --calibrate {text}"), 3, "give a longer text");
+}
+
+#[test]
+fn formats_are_chosen_for_a_speed_and_the_file_is_measured() {
+    let home = Home::new();
+    let [model, text, found, small, page] =
+        ["model.gguf", "text.txt", "found.json", "small.gguf", "page.html"]
+            .map(|name| home.path(name));
+    std::fs::write(&model, Tiny::LLAMA.bytes()).unwrap();
+    // A window to choose by, and one to score with.
+    std::fs::write(&text, "abcabcabd".repeat(60)).unwrap();
+    let html = |page: &std::path::Path| std::fs::read_to_string(page).unwrap();
+    let [model, text, found, small] = [&model, &text, &found, &small].map(|path| path.display());
+    let calibrated = format!("--calibrate {text} --sensitivities {found} --probe-windows 1");
+    let page_option = format!("--html {}", page.display());
+    // So slow that any machine can: what is chosen is what loses least.
+    let mixed = home
+        .run(&format!(
+            "quantize {model} -o {small} --speed 0.001x {calibrated} {page_option} --threads 1 --json"
+        ))
+        .exits_with(0)
+        .json();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let mixture = &mixed["mixture"];
+    assert!(number(&mixture["predicted_tokens_per_second"]) > 0.0, "{mixed}");
+    assert!(number(&mixture["source_tokens_per_second"]) > 0.0, "{mixed}");
+    let curve = mixture["curve"].as_array().unwrap();
+    assert!(curve.iter().all(|point| number(&point["predicted_tokens_per_second"]) > 0.0));
+    let measured = &mixed["measured"];
+    assert!(number(&measured["tokens_per_second"]) > 0.0, "{mixed}");
+    assert!(number(&measured["source_tokens_per_second"]) > 0.0, "{mixed}");
+    assert_eq!(measured["score"]["windows"], 1);
+    assert!(number(&measured["score"]["divergence"]).is_finite());
+    assert!(number(&measured["score"]["source_perplexity"]) > 1.0, "{mixed}");
+    let types = mixed["tensors"].as_array().unwrap().iter().filter(|tensor| tensor["to"] == "Q8_0");
+    assert!(types.count() > 20, "{mixed}");
+    let text = html(&page);
+    for said in
+        ["Divergence by size", "Divergence by speed", "Sensitivity", "Signal-to-noise", "IQ4_XS"]
+    {
+        assert!(text.contains(said), "{said}");
+    }
+    assert!(text.matches("<svg class=\"plot\"").count() >= 4 && !text.contains("http"));
+
+    // Both goals, in words; the page of a plan has no measured figures.
+    home.run(&format!(
+        "quantize {model} --dry-run --speed 0.001 --size 1GB {calibrated} {page_option}"
+    ))
+    .exits_with(0)
+    .says(&["predicted speed", "of this speed", "(chosen)"]);
+    assert!(html(&page).contains("At least 0.001 times the speed was asked for in at most"));
+    assert!(!html(&page).contains("measured speed"));
+    home.run(&format!("quantize {model} -o {small} --type Q4_0 {page_option}"))
+        .exits_with(0)
+        .says(&["measured speed"]);
+    assert!(html(&page).contains("measured speed"));
+
+    let fails = |options: &str, code: i32, said: &str| {
+        let failed = home.run(&format!("quantize {model} --dry-run {options}")).exits_with(code);
+        assert!(failed.stderr.contains(said), "{options}: {failed:#?}");
+    };
+    fails(&format!("--speed 1000000x {calibrated}"), 3, "the fastest mixture is predicted to make");
+    fails(&format!("--speed 0.001x --size 100 {calibrated}"), 3, "the least that is possible");
+    fails(&format!("--speed fast {calibrated}"), 2, "as in 2x");
+    fails(&format!("--speed 2x --loss 1% {calibrated}"), 2, "cannot be used with");
+    fails("--speed 2x", 2, "--calibrate");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(crate) use decoder::{Size, plan};
 use std::any::Any;
 use std::time::Instant;
 
-use polaris_ops::{AnyOperation, Array, CachedAttention};
+use polaris_ops::{AnyOperation, Array, CachedAttention, ExpertMatMul, Linears, MatMul};
 
 use crate::Result;
 use crate::observe::Watch;
@@ -103,6 +103,18 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// The label of each step, and the arrays that may be matrices which it multiplies with.
+    pub(crate) fn factors(&self) -> impl Iterator<Item = (&str, &[Array])> {
+        self.steps.iter().map(|step| {
+            let operation = &step.operation;
+            let is_product = operation.fixed::<MatMul>().is_some()
+                || operation.fixed::<ExpertMatMul>().is_some()
+                || operation.fixed::<Linears>().is_some();
+            let factors = if is_product { step.inputs.get(1..) } else { None };
+            (step.label.as_str(), factors.unwrap_or_default())
+        })
     }
 
     /// The steps in words: label, operation, shapes.

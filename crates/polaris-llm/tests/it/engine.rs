@@ -336,3 +336,31 @@ fn an_output_may_have_rows_for_the_last_tokens() {
         assert!(difference(last, &expected) < 1e-6);
     }
 }
+
+#[test]
+fn steps_of_a_token_are_told_with_their_tensors() {
+    for device in devices() {
+        let mut engine = engine(Tiny::LLAMA, &device, exact());
+        engine.feed(0, &tokens(5, 2), Wanted::None, &|| false).unwrap();
+        let steps = engine.step_timed(0, 7, &|| false).unwrap();
+        assert_eq!(engine.tokens(0).len(), 6);
+        let mut found: Vec<&String> = steps.iter().flat_map(|step| &step.tensors).collect();
+        found.sort();
+        let layer = |layer| {
+            let names =
+                ["attn_k", "attn_output", "attn_q", "attn_v", "ffn_down", "ffn_gate", "ffn_up"];
+            names.map(|name| format!("blk.{layer}.{name}.weight"))
+        };
+        // Each once; the table of embeddings is looked up, and norms are no matrices.
+        let mut expected: Vec<String> = (0..LAYERS).flat_map(layer).collect();
+        expected.push("output.weight".to_owned());
+        assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{}", device.id());
+        assert!(steps.iter().all(|step| step.seconds >= 0.0));
+        // Another profile goes on, and knows nothing of these steps.
+        engine.begin_profile();
+        engine.step_timed(0, 8, &|| false).unwrap();
+        assert!(engine.end_profile().is_empty());
+        let error = engine.step_timed(0, WORDS as u32, &|| false).unwrap_err();
+        assert!(matches!(error, Error::Argument { .. }), "{error}");
+    }
+}

@@ -10,6 +10,7 @@ mod hessian;
 mod importance;
 mod methods;
 mod onnx;
+mod speed;
 #[path = "../../../polaris-llm/tests/it/tiny.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod tiny;

@@ -64,6 +64,13 @@ pub fn search_options(options: &Quantize) -> anyhow::Result<SearchOptions> {
     Ok(SearchOptions { factor, descent: DescentOptions { sweeps, damping } })
 }
 
+/// How many tokens of the text GPTQ looks at, at most.
+pub fn tokens(options: &Quantize) -> usize {
+    let window = options.text.window.unwrap_or(WINDOW) as usize;
+    let windows = options.text.windows.map_or(usize::MAX, |windows| windows as usize);
+    if options.wants_gptq() { windows.saturating_mul(window) } else { 0 }
+}
+
 /// Encodes the matrices of a plan into a work folder.
 pub fn gptq(
     options: &Quantize,

@@ -6,15 +6,18 @@ use std::time::Instant;
 
 use anyhow::Context;
 use polaris::gguf::Gguf;
+use polaris::optimize::mixed::Mixture;
 use polaris::optimize::{Importance, Plan, PlanOptions, Recipe, WrittenTensor};
 use polaris::runtime::MappedFile;
 use serde::Serialize;
 
 use super::calibrate::{self, Gptq};
-use super::mixed::{self, Chosen};
+use super::mixed::{self, Chosen, LISTED};
+use super::page::{self, Report};
+use super::validate::{Validation, validate};
 use crate::arguments::{Global, Quantize};
 use crate::exit::Usage;
-use crate::output::{Table, print_line};
+use crate::output::{Table, print_line, say};
 use crate::session::Session;
 use crate::{exit, interrupt, output};
 
@@ -32,6 +35,8 @@ struct Quantized<'a> {
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     mixture: Option<MixtureChosen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<&'a Validation>,
     method: &'static str,
     tensors: Vec<Tensor<'a>>,
 }
@@ -41,6 +46,8 @@ struct Quantized<'a> {
 struct MixtureChosen {
     predicted_divergence: f64,
     bound: f64,
+    predicted_tokens_per_second: Option<f64>,
+    source_tokens_per_second: Option<f64>,
     curve: Vec<Point>,
 }
 
@@ -48,6 +55,7 @@ struct MixtureChosen {
 struct Point {
     bytes: u64,
     predicted_divergence: f64,
+    predicted_tokens_per_second: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -77,20 +85,39 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         importance: options.imatrix.as_deref().map(Importance::read).transpose()?,
     };
     let mut plan = Plan::new(&gguf, &settings)?;
+    let mut session = Session::on_cpu(global)?;
+    if !session.chosen.is_empty() {
+        session.check_new_devices()?;
+    }
     let chosen = match mixed::goal(options) {
-        Some(goal) => Some(mixed::choose(global.clone(), options, &gguf, &mut plan, goal)?),
+        Some(goal) => Some(mixed::choose(&session, options, &gguf, &mut plan, goal)?),
         None => None,
     };
     let begin = Instant::now();
     let (written, by_gptq) = match out {
-        Some(out) => write(global, options, &gguf, &plan, out)?,
+        Some(out) => write(&session, options, &gguf, &plan, out)?,
         None => (Vec::new(), Vec::new()),
     };
     let seconds = begin.elapsed().as_secs_f64();
+    let measured = match out.filter(|_| chosen.is_some() || options.html.is_some()) {
+        Some(out) => measured(&session, &gguf, out, chosen.as_ref())?,
+        None => None,
+    };
+    if let Some(path) = &options.html {
+        let report = Report {
+            options,
+            plan: &plan,
+            written: &written,
+            chosen: chosen.as_ref(),
+            measured: measured.as_ref(),
+        };
+        page::write(path, &report)?;
+    }
     if json {
         let mixture = chosen.as_ref().map(|chosen| describe_mixture(chosen, &plan)).transpose()?;
         let result = Quantized {
             mixture,
+            measured: measured.as_ref(),
             model: &options.model,
             path: out,
             r#type: if chosen.is_some() { "mixed" } else { recipe.name() },
@@ -118,6 +145,9 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
         Some(out) => {
             let (out, model) = (out.display(), options.model.display());
             print_line(&format!("wrote {out} in {seconds:.1} s"))?;
+            if let Some(measured) = &measured {
+                measured.print(chosen.as_ref())?;
+            }
             print_line(&format!("  what it costs: polaris perplexity {out} TEXT --base {model}"))?;
         }
         None => print_line("nothing was written; leave out --dry-run to write it")?,
@@ -135,23 +165,43 @@ fn check(options: &Quantize) -> Result<(), Usage> {
     } else if let (false, Some(option)) = (gptq, options.of_gptq().first()) {
         format!("{option} needs --method gptq")
     } else if let (false, Some(option)) = (mixture, options.of_mixtures().first()) {
-        format!("{option} needs --size or --loss")
+        format!("{option} needs --size, --loss or --speed")
     } else if !gptq && !mixture && options.text.calibrate.is_some() {
-        "--calibrate needs --method gptq, --size or --loss".to_owned()
+        "--calibrate needs --method gptq, --size, --loss or --speed".to_owned()
     } else {
         return Ok(());
     };
     Err(Usage(said))
 }
 
+/// What the file does. It is there already, so that what cannot be measured of it is a note.
+fn measured(
+    session: &Session,
+    gguf: &Gguf,
+    out: &Path,
+    chosen: Option<&Chosen>,
+) -> anyhow::Result<Option<Validation>> {
+    let bar = output::spinner("measuring the file");
+    let held_out = chosen.map(|chosen| &chosen.held_out);
+    let done = validate(gguf, out, &session.chosen_or_cpu()?, held_out);
+    bar.finish_and_clear();
+    match done {
+        Ok(measured) => Ok(Some(measured)),
+        Err(error) if interrupt::requested() => Err(error),
+        Err(error) => {
+            say!("note: the file is written, and cannot be measured: {error}");
+            Ok(None)
+        }
+    }
+}
+
 fn write(
-    global: Global,
+    session: &Session,
     options: &Quantize,
     gguf: &Gguf,
     plan: &Plan<'_>,
     out: &Path,
 ) -> anyhow::Result<(Vec<WrittenTensor>, Vec<Gptq>)> {
-    let session = Session::on_cpu(global)?;
     let device = session.runtime.cpu();
     let cpu = device.as_cpu().context("the CPU should be one")?;
     let prepared = match options.wants_gptq() {
@@ -178,11 +228,17 @@ fn write(
 }
 
 fn describe_mixture(chosen: &Chosen, plan: &Plan<'_>) -> anyhow::Result<MixtureChosen> {
-    let point = |(bytes, predicted_divergence)| Point { bytes, predicted_divergence };
+    let point = |mixture: Mixture| Point {
+        bytes: mixture.bytes,
+        predicted_divergence: mixture.divergence,
+        predicted_tokens_per_second: chosen.speed(&mixture),
+    };
     Ok(MixtureChosen {
         predicted_divergence: chosen.mixture.divergence,
         bound: chosen.mixture.bound,
-        curve: chosen.curve(plan)?.into_iter().map(point).collect(),
+        predicted_tokens_per_second: chosen.speed(&chosen.mixture),
+        source_tokens_per_second: chosen.source_speed(),
+        curve: chosen.curve(plan, LISTED)?.into_iter().map(point).collect(),
     })
 }
 

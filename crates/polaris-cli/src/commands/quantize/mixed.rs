@@ -1,39 +1,50 @@
-//! Mixed precision in `polaris quantize`: sensitivities are measured or read, and formats chosen for a goal.
+//! Mixed precision in `polaris quantize`: what tensors lose and take is measured or read, and formats chosen for a goal.
 
 use anyhow::{Context, bail};
-use polaris::gguf::Gguf;
-use polaris::llm::{Source, Special};
-use polaris::optimize::mixed::{Goal, Mixture, choosable, mixture};
+use polaris::gguf::{Gguf, TensorType};
+use polaris::llm::{Error as LlmError, Source, Special};
+use polaris::optimize::mixed::{Goal, Mixture, choosable, curve, mixture, uniform};
 use polaris::optimize::sensitivity::{
     Origin, Sensitivity, SensitivityOptions, load, save, sensitivities, windows,
 };
-use polaris::optimize::{Error, Plan};
+use polaris::optimize::speed::{SpeedOptions, TokenTimes, measure, rate};
+use polaris::optimize::{Error, Plan, PlannedTensor};
 
-use crate::arguments::{Global, Quantize};
-use crate::output::{Table, print_line};
+use super::calibrate;
+use super::validate::HeldOut;
+use crate::arguments::Quantize;
+use crate::output::{Table, print_line, say};
 use crate::session::Session;
 use crate::{interrupt, output};
 
 /// The most bytes of a text.
 const LARGEST_TEXT: u64 = 1 << 30;
 /// Sizes that are listed beside the chosen one.
-const LISTED: usize = 6;
+pub const LISTED: usize = 6;
 
 /// A mixture with what it was chosen from.
 pub struct Chosen {
+    pub goal: Goal,
     pub mixture: Mixture,
     pub sensitivities: Vec<Sensitivity>,
+    /// What a token takes; nothing for models that do not continue texts.
+    pub times: Option<TokenTimes>,
+    /// What is left of the text to score the file with.
+    pub held_out: HeldOut,
 }
 
 /// What the options ask for, if it is a mixture.
 pub fn goal(options: &Quantize) -> Option<Goal> {
+    if let Some(times) = options.speed {
+        return Some(Goal::Speed { times, bytes: options.size });
+    }
     let divergence = |percent: f64| Goal::Divergence((1.0 + percent / 100.0).ln());
     options.size.map(Goal::Bytes).or(options.loss.map(divergence))
 }
 
 /// Chooses a format for each tensor that the plan would bring into one, and changes the plan.
 pub fn choose(
-    global: Global,
+    session: &Session,
     options: &Quantize,
     gguf: &Gguf,
     plan: &mut Plan<'_>,
@@ -46,7 +57,7 @@ pub fn choose(
         .with_context(|| format!("cannot read {}", text.display()))?;
     let tokenizer = Source::from_gguf(gguf)?.tokenizer()?;
     let tokenizer = tokenizer.context("the model's file has no tokenizer for the text")?;
-    let tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);
+    let mut tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);
     let defaults = SensitivityOptions::default();
     let settings = SensitivityOptions {
         windows: options.text.probe_windows.map_or(defaults.windows, |count| count as usize),
@@ -54,16 +65,50 @@ pub fn choose(
     };
     let first = tokenizer.begin().first().copied();
     let windows = windows(&tokens, first, &settings)?;
-    let origin = Origin::new(gguf, &windows);
+    let all = choosable(plan.tensors());
+    let fixed = |name: &str| options.tensor.iter().any(|wanted| name.contains(&wanted.pattern));
+    let all: Vec<_> = all.into_iter().filter(|tensor| !fixed(&tensor.name)).collect();
+    let found = measure_losses(session, options, gguf, plan, &all, &windows)?;
+    let choose = |times: Option<&TokenTimes>| mixture(plan.tensors(), &found, times, goal);
+    // A size that cannot be is an error before anything else is measured.
+    let (mixture, times) = if let Goal::Speed { .. } = goal {
+        let times = measure_times(session, gguf, plan, &found)?;
+        (choose(Some(&times))?, Some(times))
+    } else {
+        let mixture = choose(None)?;
+        let times = match measure_times(session, gguf, plan, &found) {
+            Ok(times) => Some(times),
+            Err(error) => without(error)?,
+        };
+        (mixture, times)
+    };
+    plan.set_types(&mixture.types)?;
+    // GPTQ looks at the text as well.
+    let used = (windows.len() * settings.window).max(calibrate::tokens(options));
+    let held_out = HeldOut {
+        tokens: tokens.split_off(used.min(tokens.len())),
+        first,
+        window: settings.window,
+        windows: settings.windows,
+    };
+    Ok(Chosen { goal, mixture, sensitivities: found, times, held_out })
+}
+
+/// What tensors lose, on the CPU.
+fn measure_losses(
+    session: &Session,
+    options: &Quantize,
+    gguf: &Gguf,
+    plan: &Plan<'_>,
+    all: &[PlannedTensor],
+    windows: &[Vec<u32>],
+) -> anyhow::Result<Vec<Sensitivity>> {
+    let origin = Origin::new(gguf, windows);
     let known = match &options.text.sensitivities {
         Some(path) => load(path, &origin, plan.tensors())?,
         None => Vec::new(),
     };
-    let session = Session::on_cpu(global)?;
     let device = session.runtime.cpu();
-    let all = choosable(plan.tensors());
-    let fixed = |name: &str| options.tensor.iter().any(|wanted| name.contains(&wanted.pattern));
-    let all: Vec<_> = all.into_iter().filter(|tensor| !fixed(&tensor.name)).collect();
     let bar = output::progress(all.len(), "tensors measured");
     let mut progress = |found: &[Sensitivity]| {
         bar.set_position(found.len() as u64);
@@ -73,28 +118,78 @@ pub fn choose(
         }
     };
     let found =
-        sensitivities(gguf, &all, device, &windows, known, &mut progress, &interrupt::requested);
+        sensitivities(gguf, all, device, windows, known, &mut progress, &interrupt::requested);
     bar.finish_and_clear();
     // A file may have more tensors than are to be chosen this time.
     let is_wanted = |entry: &Sensitivity| all.iter().any(|tensor| tensor.name == entry.name);
-    let sensitivities: Vec<_> = found?.into_iter().filter(is_wanted).collect();
-    let mixture = mixture(plan.tensors(), &sensitivities, goal)?;
-    plan.set_types(&mixture.types)?;
-    Ok(Chosen { mixture, sensitivities })
+    Ok(found?.into_iter().filter(is_wanted).collect())
+}
+
+/// What tensors take of a token, on the device that was named or the CPU.
+fn measure_times(
+    session: &Session,
+    gguf: &Gguf,
+    plan: &Plan<'_>,
+    sensitivities: &[Sensitivity],
+) -> anyhow::Result<TokenTimes> {
+    let device = session.chosen_or_cpu()?;
+    let cpu = session.runtime.cpu().as_cpu().context("the CPU should be one")?;
+    let formats = sensitivities.iter().map(|entry| {
+        let types = entry.candidates.iter().map(|candidate| candidate.ty);
+        (entry.name.as_str(), types.collect())
+    });
+    let formats: Vec<(&str, Vec<TensorType>)> = formats.collect();
+    let bar = output::spinner("measuring what tokens take");
+    let options = SpeedOptions::default();
+    let times =
+        measure(gguf, plan.tensors(), &formats, &device, cpu, &options, &interrupt::requested);
+    bar.finish_and_clear();
+    Ok(times?)
+}
+
+/// A mixture whose speed cannot be predicted is still one; that the user stopped is an error.
+fn without(error: anyhow::Error) -> anyhow::Result<Option<TokenTimes>> {
+    if interrupt::requested() {
+        return Err(error);
+    }
+    let is_no_decoder =
+        matches!(error.downcast_ref(), Some(Error::Llm(LlmError::NotAutoregressive { .. })));
+    if !is_no_decoder {
+        say!("note: the speed cannot be predicted: {error}");
+    }
+    Ok(None)
 }
 
 impl Chosen {
-    /// What was chosen, what other sizes would lose, and the tensors that matter most.
+    /// Tokens a second that a mixture is predicted to make.
+    pub fn speed(&self, mixture: &Mixture) -> Option<f64> {
+        self.times.as_ref().map(|times| rate(times.of_mixture(&mixture.types)))
+    }
+
+    /// Tokens a second that the model makes as it is.
+    pub fn source_speed(&self) -> Option<f64> {
+        self.times.as_ref().map(|times| rate(times.source))
+    }
+
+    /// What was chosen, what others would lose, and the tensors that matter most.
     pub fn print(&self, plan: &Plan<'_>) -> anyhow::Result<()> {
-        let Mixture { bytes, divergence, bound, .. } = &self.mixture;
+        let Mixture { divergence, bound, .. } = &self.mixture;
+        let like = if self.is_for_speed() { "speed" } else { "size" };
         print_line(&format!(
-            "predicted divergence {divergence:.5} nats a token (no mixture of this size below {bound:.5})"
+            "predicted divergence {divergence:.5} nats a token (no mixture of this {like} below {bound:.5})"
         ))?;
-        let mut table = Table::new(&[">size", ">predicted divergence"]);
-        for (size, divergence) in self.curve(plan)? {
-            let mark = if size == *bytes { "  (chosen)" } else { "" };
-            let size = format!("{:.1} MB{mark}", size as f64 / 1e6);
-            table.row(vec![size, format!("{divergence:.5}")]);
+        if let (Some(speed), Some(source)) = (self.speed(&self.mixture), self.source_speed()) {
+            print_line(&format!(
+                "predicted speed {speed:.1} tokens/s, {:.2} times as fast as the model ({source:.1})",
+                speed / source
+            ))?;
+        }
+        let mut table = Table::new(&[">size", ">predicted tokens/s", ">predicted divergence"]);
+        for point in self.curve(plan, LISTED)? {
+            let mark = if point.types == self.mixture.types { "  (chosen)" } else { "" };
+            let size = format!("{:.1} MB{mark}", point.bytes as f64 / 1e6);
+            let speed = self.speed(&point).map_or("-".to_owned(), |speed| format!("{speed:.1}"));
+            table.row(vec![size, speed, format!("{:.5}", point.divergence)]);
         }
         table.print()?;
         let mut worst: Vec<&Sensitivity> = self.sensitivities.iter().collect();
@@ -110,22 +205,24 @@ impl Chosen {
         table.print()
     }
 
-    /// The chosen size and some others, with the divergence that is predicted for each.
-    pub fn curve(&self, plan: &Plan<'_>) -> Result<Vec<(u64, f64)>, Error> {
-        let at = |goal| mixture(plan.tensors(), &self.sensitivities, goal);
-        let most = at(Goal::Bytes(u64::MAX))?;
-        let least = match at(Goal::Bytes(0)) {
-            Err(Error::Budget { least, .. }) => least,
-            other => other?.bytes,
-        };
-        let mut curve = vec![(self.mixture.bytes, self.mixture.divergence)];
-        for step in 0..LISTED as u64 {
-            let budget = least + (most.bytes - least) * step / (LISTED as u64 - 1);
-            let found = at(Goal::Bytes(budget))?;
-            curve.push((found.bytes, found.divergence));
+    /// Each format in all tensors, with what is predicted of it.
+    pub fn uniform(&self, plan: &Plan<'_>) -> Vec<(TensorType, Mixture)> {
+        uniform(plan.tensors(), &self.sensitivities)
+    }
+
+    /// The chosen mixture and some others, the best of their sizes or, if a speed was asked for, of their speeds.
+    pub fn curve(&self, plan: &Plan<'_>, points: usize) -> Result<Vec<Mixture>, Error> {
+        let times = self.times.as_ref().filter(|_| self.is_for_speed());
+        let mut curve = curve(plan.tensors(), &self.sensitivities, times, points)?;
+        if curve.iter().all(|point| point.types != self.mixture.types) {
+            curve.push(self.mixture.clone());
         }
-        curve.sort_by_key(|&(bytes, _)| bytes);
-        curve.dedup();
+        curve.sort_by(|a, b| b.divergence.total_cmp(&a.divergence).then(a.bytes.cmp(&b.bytes)));
         Ok(curve)
+    }
+
+    /// Whether a speed was asked for.
+    pub fn is_for_speed(&self) -> bool {
+        matches!(self.goal, Goal::Speed { .. })
     }
 }

@@ -4,7 +4,9 @@ mod calibrate;
 mod gguf;
 mod mixed;
 mod onnx;
+mod page;
 mod report;
+mod validate;
 
 use std::io::Read;
 use std::path::Path;

@@ -151,7 +151,8 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     };
     let Some(data) = own.data.as_deref() else {
         let by_samples = [MethodName::Gptq, MethodName::BiasCorrection, MethodName::Smooth];
-        if by_samples.into_iter().any(wants) || !float.observed().is_empty() {
+        let is_weights_alone = float.observed().is_empty() && options.html.is_none();
+        if by_samples.into_iter().any(wants) || !is_weights_alone {
             let why = "an ONNX model is calibrated with samples; name them with --data";
             return Err(Usage(why.to_owned()).into());
         }
@@ -214,7 +215,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     result.layers = layers(&made.layers, &work.float, &distortion);
     result.tensors = tensors(&made);
     result.seconds = begin.elapsed().as_secs_f64();
-    if let Some(path) = &own.html {
+    if let Some(path) = &options.html {
         let batch = samples.batches(0..samples.len(), work.batch).swap_remove(0);
         let models = [work.float.model(), &made.model];
         result.speed =
