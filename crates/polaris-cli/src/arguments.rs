@@ -286,15 +286,19 @@ pub enum Command {
   polaris quantize classifier.onnx --data images --calibration mse --method bias-correction -o int8.onnx --html int8.html")]
     Quantize(Box<Quantize>),
 
-    /// Compare two ONNX models on the same samples: answers, sizes and speed
+    /// Compare two models on the same samples or text: answers, sizes and speed
     ///
     /// Runs both models with the same inputs, batch by batch. For each output it prints the signal-to-noise ratio and the
     /// largest difference; for outputs that look like scores of classes also how often both name the same class, the mean
     /// KL divergence of the second model's distribution from the first's, and the accuracy if the samples have labels. The
-    /// times of a batch are measured in turns. For two GGUF files use `polaris perplexity B TEXT --base A`.
+    /// times of a batch are measured in turns.
+    ///
+    /// Of two language models it prints the perplexity of the text, tokens a second one after another, the KL divergence of the
+    /// second one's predictions from the first's, and how often both agree on the most probable token.
     #[command(after_help = "Examples:
   polaris compare classifier.onnx classifier-int8.onnx --data images
-  polaris compare a.onnx b.onnx --data validation.npz --batch 1 --json")]
+  polaris compare a.onnx b.onnx --data validation.npz --batch 1 --json
+  polaris compare model-f16.gguf model-q4.gguf --data text.txt")]
     Compare(Compare),
 
     /// Calibrate a language model: compute a text, and write how much each column of its matrices counts

@@ -9,19 +9,20 @@ use super::ModeName;
 /// Options of `compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The first ONNX file: what the other is compared with
+    /// The first ONNX file or language model: what the other is compared with
     #[arg(value_name = "A")]
     pub first: PathBuf,
 
-    /// The second one, with the same inputs and outputs
+    /// The second one, with the same inputs and outputs or the same tokenizer
     #[arg(value_name = "B")]
     pub second: PathBuf,
 
-    /// Run them on these samples: a folder of images (or of one for each class), NPY, NPZ, CSV, IDX, or `digits`
+    /// Run them on these samples: a folder of images (or of one for each class), NPY, NPZ, CSV, IDX, or `digits`; a text for language
+    /// models
     #[arg(long, value_name = "PATH")]
     pub data: PathBuf,
 
-    /// Use the first of them, so many [default: all]
+    /// Use the first of them, so many; of a text windows of 512 tokens [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,
 

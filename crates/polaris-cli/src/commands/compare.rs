@@ -1,4 +1,4 @@
-//! `polaris compare`: two models on the same samples.
+//! `polaris compare`: two models on the same samples; of language models see `compare_llm.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,8 +11,9 @@ use polaris::optimize::onnx::{Comparison, Noise, Output};
 use polaris_bench::model::device_name;
 use serde::Serialize;
 
+use super::compare_llm;
+use super::llm::is_language_model;
 use super::model::options as model_options;
-use super::quantize::is_gguf;
 use crate::arguments::{Compare, Global, PassChoice};
 use crate::exit::Usage;
 use crate::output::{self, Table, print_line};
@@ -64,12 +65,13 @@ struct ClassResult {
 pub fn run(global: Global, options: &Compare) -> anyhow::Result<u8> {
     let json = global.json;
     let paths = [&options.first, &options.second];
-    if paths.iter().all(|path| is_gguf(path)) {
-        let [first, second] = paths.map(|path| path.display());
-        let why = format!(
-            "these are language models; compare them with `polaris perplexity {second} TEXT --base {first}`"
-        );
-        return Err(Usage(why).into());
+    match paths.map(|path| is_language_model(path)) {
+        [true, true] => return compare_llm::run(global, options),
+        [false, false] => {}
+        _ => {
+            let why = "a language model cannot be compared with an ONNX model; name two of a kind";
+            return Err(Usage(why.to_owned()).into());
+        }
     }
     let mut session = Session::for_mode(global, options.mode)?;
     let settings = model_options(&mut session, options.mode, &PassChoice::default())?;

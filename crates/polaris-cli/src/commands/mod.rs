@@ -8,6 +8,7 @@ pub mod bench_select;
 pub mod cache;
 pub mod check;
 pub mod compare;
+mod compare_llm;
 pub mod completions;
 pub mod devices;
 pub mod embed;

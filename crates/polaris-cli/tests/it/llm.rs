@@ -129,6 +129,33 @@ fn text_is_generated_scored_and_cut_into_tokens() {
 }
 
 #[test]
+fn language_models_are_compared_on_a_text() {
+    let home = Home::new();
+    let (path, small, text) = (model(&home), home.path("small.gguf"), home.path("text.txt"));
+    std::fs::write(&text, "It is a star, and it is far away. ".repeat(40)).unwrap();
+    let (path, small, text) = (path.display(), small.display(), text.display());
+    home.run(&format!("quantize {path} -o {small} --type Q4_0")).exits_with(0);
+    let compare = |first: &str, second: &str, more: &str| {
+        home.run(&format!("compare {first} {second} --data {text} {more}"))
+    };
+    let (first, second) = (path.to_string(), small.to_string());
+    let found = compare(&first, &second, "--json").exits_with(0).json();
+    assert_eq!((&found["schema"], &found["windows"]), (&"polaris.compare.llm/1".into(), &2.into()));
+    let [before, after] = [&found["models"][0], &found["models"][1]];
+    assert!(before["bytes"].as_u64() > after["bytes"].as_u64(), "{found:#}");
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    for side in [before, after] {
+        assert!(number(&side["perplexity"]) > 1.0 && number(&side["tokens_per_second"]) > 0.0);
+    }
+    assert!(number(&found["kl_mean"]) > 1e-7, "{found:#}");
+    let same = compare(&first, &first, "--samples 1 --json").exits_with(0).json();
+    assert_eq!((&same["windows"], &same["top1_agreement"]), (&1.into(), &1.0.into()));
+    compare(&first, &first, "").exits_with(0).says(&["100.00 %", "tokens/s"]);
+    let onnx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits.onnx");
+    compare(&first, onnx, "").exits_with(2).says(&["two of a kind"]);
+}
+
+#[test]
 fn speculation_gives_the_same_text() {
     let home = Home::new();
     let path = model(&home).display().to_string();
