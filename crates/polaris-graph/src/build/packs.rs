@@ -17,7 +17,7 @@ use crate::Result;
 use crate::cost::fingerprint;
 
 /// The first bytes of a file; they change when its meaning does.
-const MAGIC: &[u8; 8] = b"PLRPACK1";
+const MAGIC: &[u8; 8] = b"PLRPACK2";
 /// Magic, version, number of entries.
 const HEADER: usize = 24;
 /// Key, first byte, number of bytes, sum of the bytes.

@@ -76,7 +76,7 @@ fn whole(view: &View<'_>, edits: &mut Edits, node: &Node) -> Option<Vec<Node>> {
         only_result(before)?;
     }
     if is(before, "Concat") {
-        return joined(view, before, &y, result).map(|made| vec![made]);
+        return joined(view, edits, node, before, &y);
     }
     let x = dequantised(view, operand(before, 0)?)?;
     if !before.domain.is_empty() || !x.is_single() || !y.is_single() {
@@ -135,18 +135,36 @@ fn moved(node: &Node, x: &Quantised<'_>, y: &Quantised<'_>, result: ValueId) -> 
     Some(made)
 }
 
-/// A concatenation of bytes, if they stand for the same numbers in all of its operands and after it.
-fn joined(view: &View<'_>, node: &Node, y: &Quantised<'_>, result: ValueId) -> Option<Node> {
-    let mut made = node.clone();
-    for input in &mut made.inputs {
-        let x = dequantised(view, (*input)?)?;
-        if !x.is_single() || !x.means_the_same(y) {
-            return None;
-        }
-        *input = Some(x.integers);
+/// A concatenation of bytes, of operands that all are. Those whose bytes stand for other numbers than after it are quantised
+/// before it.
+fn joined(
+    view: &View<'_>,
+    edits: &mut Edits,
+    quantise: &Node,
+    node: &Node,
+    y: &Quantised<'_>,
+) -> Option<Vec<Node>> {
+    if !y.is_single() {
+        return None;
     }
-    made.outputs = vec![Some(result)];
-    y.is_single().then_some(made)
+    let parts = node.inputs.iter().map(|&input| dequantised(view, input?));
+    let parts = parts.collect::<Option<Vec<Quantised<'_>>>>()?;
+    let (mut made, mut nodes) = (node.clone(), Vec::new());
+    for (input, x) in made.inputs.iter_mut().zip(parts) {
+        if x.is_single() && x.means_the_same(y) {
+            *input = Some(x.integers);
+            continue;
+        }
+        let bytes = edits.value(&quantise.path);
+        let mut again = quantise.clone();
+        again.inputs[0] = *input;
+        again.outputs = vec![Some(bytes)];
+        nodes.push(again);
+        *input = Some(bytes);
+    }
+    made.outputs = quantise.outputs.clone();
+    nodes.push(made);
+    Some(nodes)
 }
 
 /// Whether a node changes only what becomes the lowest or the highest byte with or without it.

@@ -97,6 +97,15 @@ fn cases() -> Vec<(Vec<usize>, Vec<usize>, Convolution)> {
         case(&[1, 64, 13, 13], &[64, 1, 5, 5], Convolution { groups: 64, ..strided }),
         case(&[1, 33, 8, 9], &[33, 1, 3, 3], Convolution { groups: 33, ..uneven }),
         case(&[1, 1, 6, 6], &[1, 1, 3, 3], padded),
+        case(&[2, 130, 6, 5], &[130, 1, 5, 5], Convolution { groups: 130, ..dilated }),
+        case(&[1, 16, 1, 30], &[16, 1, 2, 9], Convolution { groups: 16, ..uneven }),
+        case(&[2, 32, 9, 8], &[32, 4, 3, 3], Convolution { groups: 8, ..padded }),
+        case(&[1, 24, 7, 9], &[24, 8, 3, 3], Convolution { groups: 3, ..strided }),
+        case(&[1, 12, 8, 8], &[18, 2, 3, 3], Convolution { groups: 6, ..padded }),
+        case(&[1, 10, 8, 8], &[20, 1, 3, 3], Convolution { groups: 10, ..padded }),
+        case(&[2, 16, 6, 6], &[88, 8, 3, 3], Convolution { groups: 2, ..dilated }),
+        case(&[1, 48, 5, 7], &[48, 16, 1, 1], Convolution { groups: 3, ..plain }),
+        case(&[1, 3, 40, 37], &[8, 3, 3, 3], strided),
         case(&[1, 260, 7, 6], &[40, 260, 3, 3], padded),
     ]
 }

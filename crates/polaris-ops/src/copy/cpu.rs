@@ -1,11 +1,12 @@
 //! Copies on the CPU: conversions in blocks, plain moves by rows, transpositions in tiles.
 
-use polaris_core::{Collapsed, DType};
+use polaris_core::{Collapsed, DType, Layout};
 use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 
 use crate::cpu::blocks::Compute;
 use crate::cpu::map::{SendPointer, map_blocks};
+use crate::cpu::simd::multiversion;
 use crate::elementwise::same;
 use crate::format::{Blocks, Elements, Format, read_blocks, with_block_type};
 use crate::{Array, Result};
@@ -71,7 +72,16 @@ fn expanded<B: Blocks>(cpu: &CpuDevice, input: &Array, output: &Array) -> Result
 /// Moves elements of one size, whatever they mean.
 fn moved<W: Copy + Send + Sync>(cpu: &CpuDevice, input: &Array, output: &Array) -> Result<()> {
     let layout = input.layout().broadcast_to("copy", output.shape())?;
-    let space = Collapsed::new(output.shape(), [output.layout(), &layout]);
+    let layouts = [*output.layout(), layout];
+    let in_order = in_order_of_memory(&layouts)?;
+    let ordered = Collapsed::new(in_order[0].shape(), [&in_order[0], &in_order[1]]);
+    let is_planar = is_planar(&ordered);
+    // Stretches that both have are moved as they are.
+    let space = match ordered.inner() {
+        (_, [1, 1]) => ordered,
+        _ if is_planar => ordered,
+        _ => Collapsed::new(output.shape(), [&layouts[0], &layouts[1]]),
+    };
     let inputs = [input.buffer()];
     let operands = HostOperands::new("copy", &inputs, output.buffer())?;
     let mover = Mover::<W> {
@@ -80,11 +90,34 @@ fn moved<W: Copy + Send + Sync>(cpu: &CpuDevice, input: &Array, output: &Array) 
         element: std::marker::PhantomData,
     };
     match transposed_axis(&space) {
+        _ if is_planar => mover.planes(cpu, &space),
         Some(axis) => mover.tiles(cpu, &space, axis),
         None if space.rank() == 1 && space.inner().1 == [1, 1] => mover.dense(cpu, &space),
         None => mover.rows(cpu, &space),
     }
     Ok(())
+}
+
+/// Layouts of the output and the input with the axes as they follow one another in the output.
+fn in_order_of_memory(layouts: &[Layout; 2]) -> Result<[Layout; 2]> {
+    let [to, from] = layouts;
+    let mut order: Vec<usize> = (0..to.shape().rank()).collect();
+    // Axes of one element may have any stride.
+    order.sort_by_key(|&axis| {
+        std::cmp::Reverse(if to.shape()[axis] == 1 { usize::MAX } else { to.strides()[axis] })
+    });
+    Ok([to.permute(&order)?, from.permute(&order)?])
+}
+
+/// Whether a few planes of the input become adjacent elements of the output, as the channels of a coloured image do.
+fn is_planar(space: &Collapsed<2>) -> bool {
+    let (count, [to, from]) = space.inner();
+    let Some(pixels) = space.rank().checked_sub(2) else { return false };
+    (2..=4).contains(&count)
+        && to == 1
+        && from != 1
+        && space.strides(0)[pixels] == count
+        && space.strides(1)[pixels] == 1
 }
 
 /// The axis along which the input is dense, if the innermost one is not and both are long enough
@@ -103,6 +136,44 @@ struct Mover<W> {
     to: SendPointer,
     element: std::marker::PhantomData<W>,
 }
+
+/// A number of planes.
+trait Planes {
+    const COUNT: usize;
+}
+
+struct Two;
+struct Three;
+struct Four;
+
+impl Planes for Two {
+    const COUNT: usize = 2;
+}
+
+impl Planes for Three {
+    const COUNT: usize = 3;
+}
+
+impl Planes for Four {
+    const COUNT: usize = 4;
+}
+
+multiversion! {
+    /// Makes so many elements of planes, `plane` apart, adjacent. The caller vouches for the memory.
+    fn interleave<W: Element, N: Planes>(to: *mut W, from: *mut W, plane: usize, count: usize) {
+        for at in 0..count {
+            for index in 0..N::COUNT {
+                // SAFETY: by the caller's word.
+                unsafe { *to.add(at * N::COUNT + index) = *from.add(index * plane + at) };
+            }
+        }
+    }
+}
+
+/// What is moved.
+trait Element: Copy + Send + Sync {}
+
+impl<W: Copy + Send + Sync> Element for W {}
 
 impl<W: Copy + Send + Sync> Mover<W> {
     /// Moves one element.
@@ -139,8 +210,13 @@ impl<W: Copy + Send + Sync> Mover<W> {
         let grain = (GRAIN / length).max(1);
         cpu.pool().for_chunks(rows * pieces, grain, |chunk| {
             for item in chunk {
-                let [to, from] = space.row(item / pieces);
-                let first = item % pieces * GRAIN;
+                // Divisions would take longer than a short row.
+                let (row, first) =
+                    if pieces == 1 { (item, 0) } else { (item / pieces, item % pieces * GRAIN) };
+                let [to, from] = match space.rank() {
+                    2 => std::array::from_fn(|i| space.offsets[i] + row * space.strides(i)[0]),
+                    _ => space.row(row),
+                };
                 let count = GRAIN.min(length - first);
                 // SAFETY: the layouts were checked against their buffers, so every index of the
                 // space lies inside; the operation was checked not to overlap itself.
@@ -154,6 +230,31 @@ impl<W: Copy + Send + Sync> Mover<W> {
                             self.one(to + i * to_stride, from + i * from_stride);
                         }
                     }
+                }
+            }
+        });
+    }
+
+    /// A few planes of the input become adjacent elements.
+    fn planes(&self, cpu: &CpuDevice, space: &Collapsed<2>) {
+        let (count, [_, plane]) = space.inner();
+        let axis = space.rank() - 2;
+        let pixels = space.dims()[axis];
+        let (outer, pieces) = (space.elements() / (count * pixels), pixels.div_ceil(GRAIN));
+        cpu.pool().for_chunks(outer * pieces, (GRAIN / (count * pixels)).max(1), |chunk| {
+            for item in chunk {
+                let (image, first) = (item / pieces, item % pieces * GRAIN);
+                let [to, from] = space.row(image * pixels);
+                // SAFETY: as for `rows`.
+                let [to, from] = unsafe {
+                    let to = self.to.get().cast::<W>().add(to + first * count);
+                    [to, self.from.get().cast::<W>().add(from + first)]
+                };
+                let pixels = GRAIN.min(pixels - first);
+                match count {
+                    2 => interleave::<W, Two>(cpu.simd(), to, from, plane, pixels),
+                    3 => interleave::<W, Three>(cpu.simd(), to, from, plane, pixels),
+                    _ => interleave::<W, Four>(cpu.simd(), to, from, plane, pixels),
                 }
             }
         });

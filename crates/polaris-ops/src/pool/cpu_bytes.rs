@@ -28,6 +28,7 @@ pub fn run(geometry: &Geometry, cpu: &CpuDevice, x: &Array, output: &Array) -> R
     let flip = flip(x.dtype());
     let grain = (GRAIN / (along * columns).max(1)).max(1);
     cpu.pool().for_chunks(groups * rows, grain, |chunk| {
+        let mut taps = Vec::new();
         for item in chunk {
             let (group, row) = (item / rows, item % rows);
             let plane = planes.point(group * along);
@@ -35,28 +36,18 @@ pub fn run(geometry: &Geometry, cpu: &CpuDevice, x: &Array, output: &Array) -> R
                 let (down, across) = (spans[0][row], spans[1][column]);
                 let [down_stride, across_stride] = geometry.strides[POOLED];
                 let to = plane[POOLED] + row * down_stride + column * across_stride;
-                // SAFETY: positions lie inside the output, and chunks have different ones.
-                let to =
-                    unsafe { std::slice::from_raw_parts_mut(starts[POOLED].get().add(to), along) };
-                let mut first = true;
+                let to = starts[POOLED].get().wrapping_add(to);
+                let [down_stride, across_stride] = geometry.strides[WHOLE];
+                taps.clear();
                 for down in (0..down.taps).map(|tap| down.first + tap * down.step) {
                     for across in (0..across.taps).map(|tap| across.first + tap * across.step) {
-                        let [down_stride, across_stride] = geometry.strides[WHOLE];
                         let at = plane[WHOLE] + down * down_stride + across * across_stride;
-                        // SAFETY: windows are cut off at the border of the input.
-                        let from = unsafe {
-                            std::slice::from_raw_parts(starts[WHOLE].get().add(at), along)
-                        };
-                        match first {
-                            true => to.copy_from_slice(from),
-                            false => largest(cpu.simd(), to, from, flip),
-                        }
-                        first = false;
+                        taps.push(starts[WHOLE].get().wrapping_add(at).cast_const());
                     }
                 }
-                if first {
-                    to.fill(flip);
-                }
+                // Windows are cut off at the border of the input, positions lie inside the output, and chunks have
+                // different ones.
+                largest(cpu.simd(), &taps, to, along, flip);
             }
         }
     });
@@ -64,12 +55,41 @@ pub fn run(geometry: &Geometry, cpu: &CpuDevice, x: &Array, output: &Array) -> R
 }
 
 multiversion! {
-    /// The larger of each pair.
-    fn largest<>(to: &mut [u8], from: &[u8], flip: u8) {
-        for (to, &from) in to.iter_mut().zip(from) {
-            *to = (*to ^ flip).max(from ^ flip) ^ flip;
+    /// The largest byte of all taps for each of `count` channels; without taps the smallest there is. The caller vouches
+    /// for the memory of the taps and the result.
+    fn largest<>(taps: &[*const u8], to: *mut u8, count: usize, flip: u8) {
+        let mut first = 0;
+        while first < count {
+            // SAFETY: by the caller's word.
+            first += unsafe {
+                match count - first {
+                    64.. => block::<64>(taps, to, first, flip),
+                    16.. => block::<16>(taps, to, first, flip),
+                    _ => block::<1>(taps, to, first, flip),
+                }
+            };
         }
     }
+}
+
+/// As `largest` for `N` channels from `first` on; returns how many these are.
+///
+/// # Safety
+/// There must be as many bytes at all taps and at the result.
+#[inline(always)]
+unsafe fn block<const N: usize>(taps: &[*const u8], to: *mut u8, first: usize, flip: u8) -> usize {
+    let mut most = [0u8; N];
+    for tap in taps {
+        // SAFETY: by the caller's word, here and below.
+        let bytes = unsafe { tap.add(first).cast::<[u8; N]>().read_unaligned() };
+        for (most, byte) in most.iter_mut().zip(bytes) {
+            *most = (*most).max(byte ^ flip);
+        }
+    }
+    let bytes = most.map(|byte| byte ^ flip);
+    // SAFETY: see above.
+    unsafe { to.add(first).cast::<[u8; N]>().write_unaligned(bytes) };
+    N
 }
 
 #[cfg(test)]

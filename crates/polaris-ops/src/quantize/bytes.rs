@@ -14,6 +14,19 @@ pub const fn flip(dtype: DType) -> u8 {
     }
 }
 
+/// How numbers in units of a scale become bytes, for loops that do what [`Limits::byte`] does: those below `low` become
+/// that, then those above `high` that; then `ROUNDING` is added, and `offset` to the bits, whose last eight are the byte.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub low: f32,
+    pub high: f32,
+    pub offset: i32,
+}
+
+impl Bounds {
+    pub const ROUNDING: f32 = ROUNDING;
+}
+
 /// Results between these, as distances from the zero point, and the zero point itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -34,6 +47,11 @@ impl Limits {
         let low = if relu { 0 } else { least - zero };
         let offset = zero - ROUNDING.to_bits() as i32;
         Some(Self { low: low as f32, high: (most - zero) as f32, offset })
+    }
+
+    /// What loops with vectors need.
+    pub fn bounds(&self) -> Bounds {
+        Bounds { low: self.low, high: self.high, offset: self.offset }
     }
 
     /// The least and the greatest distance from the zero point.

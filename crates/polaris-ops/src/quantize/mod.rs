@@ -12,7 +12,7 @@ use polaris_runtime::HostOperands;
 use polaris_runtime::cpu::CpuDevice;
 use polaris_runtime::opencl::OpenClDevice;
 
-pub(crate) use bytes::{Limits, flip};
+pub(crate) use bytes::{Bounds, Limits, flip};
 pub use opencl::Kernel;
 pub(crate) use suite::FAMILY;
 

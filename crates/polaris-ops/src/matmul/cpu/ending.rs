@@ -54,6 +54,7 @@ impl<S: Sum> Direct<S> {
             plus: self.plus.map_or(std::ptr::null(), |plus| plus.at(row, column).cast()),
             plus_stride: self.plus.map_or(0, |plus| plus.row_stride),
             limits: self.limits,
+            ..Ending::PLAIN
         }
     }
 }

@@ -8,6 +8,7 @@ use polaris_runtime::cpu::SimdLevel;
 use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::lanes_x86::{F32x8, F32x16, F64x4, F64x8, Pairs8, Pairs16, Quads16};
+use crate::quantize::Bounds;
 
 /// The largest tile of any kernel, in accumulators.
 pub(super) const MAX_TILE: usize = 14 * 32;
@@ -47,11 +48,22 @@ pub(crate) struct Ending<S> {
     pub plus_stride: usize,
     /// What they are then kept between.
     pub limits: Option<[S; 2]>,
+    /// How sums become bytes, which `to` then points to and `to_stride` counts; null if they do not.
+    pub bytes: *const ToBytes,
+}
+
+/// How sums become bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct ToBytes {
+    /// What the sums of each column are multiplied by.
+    pub factors: *const f32,
+    pub bounds: Bounds,
 }
 
 impl<S> Ending<S> {
     /// They are stored as they are.
-    pub const PLAIN: Self = Self { plus: std::ptr::null(), plus_stride: 0, limits: None };
+    pub const PLAIN: Self =
+        Self { plus: std::ptr::null(), plus_stride: 0, limits: None, bytes: std::ptr::null() };
 }
 
 pub(crate) type Kernel<P, S> = unsafe fn(&Call<P, S>);
@@ -69,6 +81,8 @@ pub(crate) struct Kernels<P: 'static, S: 'static> {
     near_steps: &'static [ByVectors<P, S>],
     /// The same for fewer rows and four vectors, where there are registers for that.
     wide_near_steps: &'static [Kernel<P, S>],
+    /// Whether calls may have an ending with bytes.
+    pub to_bytes: bool,
 }
 
 impl<P, S> Kernels<P, S> {
@@ -219,6 +233,10 @@ unsafe fn tile<
                 }
             }
         }
+        if V::TO_BYTES && !ending.bytes.is_null() {
+            store_bytes(&mut sums, &*ending.bytes, call.to.cast(), call.to_stride, last);
+            return;
+        }
         for (i, row) in sums.iter().enumerate() {
             for (j, &sum) in row.iter().enumerate() {
                 let to = call.to.add(i * call.to_stride + j * V::COUNT);
@@ -255,6 +273,42 @@ unsafe fn add<V: Lanes, const R: usize, const C: usize>(
                     false => V::load_first(at, last),
                 });
             }
+        }
+    }
+}
+
+/// Stores a tile whose last vectors have `last` columns as bytes.
+///
+/// # Safety
+/// As for `tile`.
+#[inline(always)]
+unsafe fn store_bytes<V: Lanes, const R: usize, const C: usize>(
+    sums: &mut [[V; C]; R],
+    how: &ToBytes,
+    to: *mut u8,
+    stride: usize,
+    last: usize,
+) {
+    let count = |j: usize| if j < C - 1 { V::COUNT } else { last };
+    let factors = |j: usize| how.factors.wrapping_add(j * V::COUNT).cast();
+    // SAFETY: by the caller's word, here and below.
+    let factors: [V; C] = std::array::from_fn(|j| unsafe {
+        match count(j) == V::COUNT {
+            true => V::load(factors(j)),
+            false => V::load_first(factors(j), last),
+        }
+    });
+    // As in `tile`, one thing after the other.
+    for row in sums.iter_mut() {
+        for (sum, &factors) in row.iter_mut().zip(&factors) {
+            // SAFETY: see above.
+            *sum = unsafe { sum.whole(factors, &how.bounds) };
+        }
+    }
+    for (i, row) in sums.iter().enumerate() {
+        for (j, &sum) in row.iter().enumerate() {
+            // SAFETY: see above.
+            unsafe { sum.store_bytes(to.wrapping_add(i * stride + j * V::COUNT), count(j)) };
         }
     }
 }
@@ -307,6 +361,7 @@ macro_rules! kernels {
             adjacent_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, false)),*],
             near_steps: &[$(kernels!(pair $compiled, $lanes, $rows, false, true)),*],
             wide_near_steps: &[$($compiled::<$lanes, $wide, 4, false, true>),*],
+            to_bytes: <$lanes>::TO_BYTES,
         }
     };
 }

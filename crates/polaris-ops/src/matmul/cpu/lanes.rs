@@ -1,5 +1,7 @@
 //! Vectors as the micro-kernel sees them, and those of plain code.
 
+use crate::quantize::Bounds;
+
 /// A vector register of accumulators, and how factors are multiplied into it.
 ///
 /// # Safety
@@ -30,6 +32,15 @@ pub(crate) unsafe trait Lanes: Copy {
     unsafe fn repeat(at: *const Self::Packed) -> Self::Factors;
     /// `self + left * right`.
     unsafe fn add_product(self, left: Self::Factors, right: Self::Factors) -> Self;
+
+    /// Whether there are the following two.
+    const TO_BYTES: bool = false;
+    /// Sums, each multiplied by the `f32` in its lane of `factors`, as whole numbers whose last eight bits are the byte.
+    unsafe fn whole(self, _factors: Self, _bounds: &Bounds) -> Self {
+        self
+    }
+    /// Stores the last eight bits of the first `count` sums.
+    unsafe fn store_bytes(self, _to: *mut u8, _count: usize) {}
 }
 
 /// The arithmetic of one lane in plain code.

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::lanes::Lanes;
+use crate::quantize::Bounds;
 
 /// The first `count` of eight 32-bit lanes, for masked access.
 #[inline(always)]
@@ -31,6 +32,7 @@ macro_rules! lanes {
         load_first: $load_first:expr; store_first: $store_first:expr; add: $add:expr;
         all: $all:expr; larger: $larger:expr; smaller: $smaller:expr;
         factors: $factors:expr; repeat: $repeat:expr; add_product: $add_product:expr;
+        $(whole: $whole:expr; bytes: $bytes:expr; store_first_bytes: $store_first_bytes:expr;)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
@@ -103,6 +105,28 @@ macro_rules! lanes {
                 // SAFETY: see `zero`.
                 Self(unsafe { $add_product(self.0, left, right) })
             }
+
+            $(
+                const TO_BYTES: bool = true;
+
+                #[inline(always)]
+                unsafe fn whole(self, factors: Self, bounds: &Bounds) -> Self {
+                    // SAFETY: see `zero`.
+                    Self(unsafe { $whole(self.0, factors.0, bounds) })
+                }
+
+                #[inline(always)]
+                unsafe fn store_bytes(self, to: *mut u8, count: usize) {
+                    // SAFETY: see `zero`.
+                    unsafe {
+                        let bytes = $bytes(self.0);
+                        match count == Self::COUNT {
+                            true => to.cast::<__m128i>().write_unaligned(bytes),
+                            false => $store_first_bytes(to.cast(), $mask(count), bytes),
+                        }
+                    }
+                }
+            )?
         }
     };
 }
@@ -141,6 +165,22 @@ lanes! {
     smaller: _mm512_min_epi32; factors: |at: *const __m512i| _mm512_loadu_si512(at);
     repeat: |value: u32| _mm512_set1_epi32(value as i32);
     add_product: _mm512_dpbusd_epi32;
+    whole: whole; bytes: _mm512_cvtepi32_epi8;
+    store_first_bytes: |to, mask, bytes| _mm_mask_storeu_epi8(to, mask, bytes);
+}
+
+/// Sums times factors as whole numbers, whose last bytes are the results.
+#[inline(always)]
+pub(crate) unsafe fn whole(sums: __m512i, factors: __m512i, bounds: &Bounds) -> __m512i {
+    // SAFETY: by the caller's word, these instructions exist.
+    unsafe {
+        let value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_castsi512_ps(factors));
+        // Of two operands one of which is not a number, these instructions take the second.
+        let value = _mm512_max_ps(value, _mm512_set1_ps(bounds.low));
+        let value = _mm512_min_ps(value, _mm512_set1_ps(bounds.high));
+        let bits = _mm512_castps_si512(_mm512_add_ps(value, _mm512_set1_ps(Bounds::ROUNDING)));
+        _mm512_add_epi32(bits, _mm512_set1_epi32(bounds.offset))
+    }
 }
 
 lanes! {

@@ -34,11 +34,11 @@ pub(crate) use self::ending::Direct;
 use self::finish::Sum;
 pub(crate) use self::finish::{Place, TILE_STRIDE, store};
 pub(crate) use self::kernel::{
-    Call, Ending, Kernels, f32_kernels, f64_kernels, pair_kernels, prefetch, quad_kernels,
+    Call, Ending, Kernels, ToBytes, f32_kernels, f64_kernels, pair_kernels, prefetch, quad_kernels,
 };
 pub(crate) use self::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use self::lanes_x86::{F32x8, F32x16};
+pub(crate) use self::lanes_x86::{F32x8, F32x16, whole};
 pub(crate) use self::multiply::Scratch;
 use self::multiply::{Batch, PackedRight};
 pub(crate) use self::pack::{Packer, Strip, pack};

@@ -9,11 +9,11 @@ use polaris_runtime::cpu::CpuDevice;
 use super::super::super::geometry::Geometry;
 use super::finish::{store, store_all};
 use super::pack::Packing;
-use super::taps::gather;
+use super::taps::{gather, pitch};
 use super::{Job, Packed, Target};
 use crate::cpu::map::SendPointer;
 use crate::cpu::simd::multiversion;
-use crate::matmul::cpu::{Call, Ending, Kernels, TILE_STRIDE, Tile, even};
+use crate::matmul::cpu::{Call, Ending, Kernels, TILE_STRIDE, Tile, ToBytes, even};
 
 /// Multiplications that are worth a task of their own.
 const TASK: usize = 1 << 20;
@@ -29,8 +29,19 @@ struct Shape {
     kernels: &'static Kernels<u32, i32>,
     /// Taps in an element.
     group: usize,
-    /// Elements along a row of the left factor.
+    /// Groups, and channels of the image and of the result in each.
+    groups: usize,
+    inputs: usize,
+    outputs: usize,
+    /// Elements along a row of the left factor that follow one another, how often, and from the end of a piece to the next.
     steps: usize,
+    pieces: usize,
+    jump: usize,
+    /// Elements from the taps of a position that are gathered to those of the next.
+    row: usize,
+    /// Whether the taps of all groups are gathered together: they are longer stretches, of which those of one group are
+    /// pieces.
+    at_once: bool,
     /// Panels of a group.
     panels: usize,
 }
@@ -39,21 +50,52 @@ impl Shape {
     fn of(packing: &Packing, geometry: &Geometry) -> Option<Self> {
         let (kernels, group) = packing.kernels()?;
         let [rows, columns] = &geometry.lengths;
-        let steps = (geometry.inputs * rows.kernel * columns.kernel).div_ceil(group);
-        let panels = geometry.outputs.div_ceil(kernels.columns());
-        Some(Self { kernels, group, steps, panels })
+        let taps = rows.kernel * columns.kernel;
+        let [groups, inputs, outputs] = packing.groups();
+        let panels = outputs.div_ceil(kernels.columns());
+        let at_once = groups > 1 && inputs.is_multiple_of(group);
+        let gathered = if at_once { groups * inputs } else { inputs };
+        let row = pitch(gathered * taps, columns.kernel, gathered).div_ceil(group);
+        let (steps, pieces) = match at_once {
+            true => (inputs / group, taps),
+            false => ((inputs * taps).div_ceil(group), 1),
+        };
+        let jump = if at_once { (groups - 1) * steps } else { 0 };
+        Some(Self {
+            kernels,
+            group,
+            groups,
+            inputs,
+            outputs,
+            steps,
+            pieces,
+            jump,
+            row,
+            at_once,
+            panels,
+        })
+    }
+
+    /// Steps of all pieces.
+    fn depth(&self) -> usize {
+        self.steps * self.pieces
     }
 
     /// Positions of a strip.
     fn strip(&self) -> usize {
         let tile = self.kernels.rows(true);
-        (STRIP_BYTES / (4 * self.steps * tile)).max(1) * tile
+        (STRIP_BYTES / (4 * self.row * tile)).max(1) * tile
+    }
+
+    /// Bytes of a strip.
+    fn strip_bytes(&self) -> usize {
+        self.strip() * self.row * size_of::<u32>()
     }
 }
 
 /// What `run` needs to gather taps in.
 pub fn scratch_bytes(packing: &Packing, geometry: &Geometry, workers: usize) -> usize {
-    Shape::of(packing, geometry).map_or(0, |shape| workers * shape.strip() * shape.steps * 4)
+    Shape::of(packing, geometry).map_or(0, |shape| workers * shape.strip_bytes())
 }
 
 /// How the product is cut into tasks: whole tiles of positions, and panels of all groups.
@@ -72,8 +114,8 @@ impl Cut {
         let [rows, columns] = &geometry.lengths;
         let (positions, tile) = (job.positions(), shape.kernels.rows(true));
         let tiles = positions.div_ceil(tile);
-        let panels = geometry.groups * shape.panels;
-        let depth = shape.steps * shape.group;
+        let panels = shape.groups * shape.panels;
+        let depth = shape.depth() * shape.group;
         let work = positions * depth * geometry.groups * geometry.outputs;
         let wanted =
             if threads == 1 { 1 } else { (work / TASK).clamp(1, threads * TASKS_PER_THREAD) };
@@ -95,9 +137,9 @@ impl Cut {
 pub unsafe fn run(cpu: &CpuDevice, job: &Job, strips: SendPointer) {
     let Some(shape) = Shape::of(&job.packed.packing, job.geometry) else { return };
     let cut = Cut::new(job, &shape, cpu.pool().threads());
-    let (positions, panels) = (job.positions(), job.geometry.groups * shape.panels);
+    let (positions, panels) = (job.positions(), shape.groups * shape.panels);
     let tasks = cut.position_tasks * cut.panel_tasks;
-    let strip_bytes = shape.strip() * shape.steps * 4;
+    let strip_bytes = shape.strip_bytes();
     let next = AtomicUsize::new(0);
     cpu.pool().run(cpu.pool().threads().min(tasks), |worker| {
         let mut tile = Tile::default();
@@ -139,20 +181,23 @@ unsafe fn task_of(
             let group = panel / shape.panels;
             let left = match in_place {
                 Some(column) => {
-                    let at = positions.start * column + group * job.geometry.inputs;
-                    Left {
-                        start: job.image.start.get().wrapping_add(at).cast(),
-                        stride: column / 4,
-                    }
+                    let at = positions.start * column + group * shape.inputs;
+                    let start = job.image.start.get().wrapping_add(at).cast();
+                    Left { start, stride: column / 4, jump: 0 }
                 }
                 None => {
-                    if gathered != Some(group) {
-                        gathered = Some(group);
-                        let (level, steps) = (job.packed.packing.level(), shape.steps);
+                    let (channels, at) = match shape.at_once {
+                        true => (0..shape.groups * shape.inputs, group * shape.steps),
+                        false => (group * shape.inputs..(group + 1) * shape.inputs, 0),
+                    };
+                    if gathered != Some(channels.start) {
+                        gathered = Some(channels.start);
+                        let (level, row) = (job.packed.packing.level(), shape.row * shape.group);
                         let gather = if shape.group == 4 { gather::<u8> } else { gather::<u16> };
-                        gather(level, job, group, positions.clone(), strip, steps * shape.group);
+                        gather(level, job, channels, positions.clone(), strip, row);
                     }
-                    Left { start: strip.get().cast(), stride: shape.steps }
+                    let start = strip.get().cast::<u32>().wrapping_add(at).cast_const();
+                    Left { start, stride: shape.row, jump: shape.jump }
                 }
             };
             // SAFETY: by the caller's word; the left factor has a row for each position.
@@ -161,11 +206,12 @@ unsafe fn task_of(
     }
 }
 
-/// A left factor: rows of steps.
+/// A left factor: rows of pieces of steps.
 #[derive(Clone, Copy)]
 struct Left {
     start: *const u32,
     stride: usize,
+    jump: usize,
 }
 
 /// Some positions times a panel, tile by tile.
@@ -180,47 +226,52 @@ unsafe fn multiply(
     left: Left,
     tile: &mut Tile<i32>,
 ) {
-    let (packed, geometry) = (job.packed, job.geometry);
+    let packed = job.packed;
     let width = shape.kernels.columns();
     let first = panel % shape.panels * width;
-    let columns = width.min(geometry.outputs - first);
-    let channel = panel / shape.panels * geometry.outputs + first;
+    let columns = width.min(shape.outputs - first);
+    let channel = panel / shape.panels * shape.outputs + first;
     let weights = job.weights.get().cast::<u32>().cast_const();
-    let near = shape.steps * width * 4 <= NEAR_BYTES;
+    let near = shape.depth() * width * 4 <= NEAR_BYTES;
     let rows = even(positions.len(), shape.kernels.rows(true));
     let corrections = &packed.corrections[channel..channel + columns];
+    let factors = &packed.factors[channel..channel + columns];
+    let start = job.target.start.get().wrapping_add(channel * job.target.strides[1]);
+    let target = Target { start: SendPointer(start), ..job.target };
+    let bytes = ToBytes { factors: factors.as_ptr(), bounds: packed.limits.bounds() };
+    // Where rows of the result are evenly apart, kernels store them themselves.
+    let direct = job.direct_step();
     for start in positions.clone().step_by(rows.max(1)) {
         let count = rows.min(positions.end - start);
+        let (to, to_stride, bytes) = match direct {
+            Some(step) => (target.start.get().wrapping_add(start * step), step, &raw const bytes),
+            None => (tile.0.as_mut_ptr().cast(), TILE_STRIDE, std::ptr::null()),
+        };
         let call = Call {
             a: left.start.wrapping_add((start - positions.start) * left.stride),
             a_stride: left.stride,
-            b: weights.wrapping_add(panel * shape.steps * width),
+            b: weights.wrapping_add(panel * shape.depth() * width),
             b_stride: width,
             steps: shape.steps,
-            pieces: 1,
-            a_jump: 0,
+            pieces: shape.pieces,
+            a_jump: left.jump,
             from: corrections.as_ptr(),
             from_stride: 0,
-            to: tile.0.as_mut_ptr(),
-            to_stride: TILE_STRIDE,
+            to: to.cast(),
+            to_stride,
             columns,
-            ending: Ending::PLAIN,
+            ending: Ending { bytes, ..Ending::PLAIN },
         };
-        let mut targets = [0; MOST_ROWS];
-        for (row, to) in targets[..count].iter_mut().enumerate() {
-            *to = job.target(job.place(start + row));
-        }
-        let factors = &packed.factors[channel..channel + columns];
         // SAFETY: the tile lies inside the left factor, panels are as wide as kernels read, and the
         // tile's place in the result is this thread's alone.
         unsafe { shape.kernels.for_adjacent_steps(count, columns, near)(&call) };
-        let target = Target {
-            start: SendPointer(
-                job.target.start.get().wrapping_add(channel * job.target.strides[1]),
-            ),
-            ..job.target
-        };
-        finish(packed.packing.level(), packed, &tile.0, factors, target, &targets[..count]);
+        if direct.is_none() {
+            let mut targets = [0; MOST_ROWS];
+            for (row, to) in targets[..count].iter_mut().enumerate() {
+                *to = job.target(job.place(start + row));
+            }
+            finish(packed.packing.level(), packed, &tile.0, factors, target, &targets[..count]);
+        }
     }
 }
 

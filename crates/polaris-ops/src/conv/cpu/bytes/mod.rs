@@ -3,6 +3,8 @@
 
 mod dense;
 mod depthwise;
+#[cfg(target_arch = "x86_64")]
+mod depthwise_quads;
 mod finish;
 mod pack;
 mod taps;
@@ -56,11 +58,36 @@ impl Job<'_> {
         [line / rows.output, line % rows.output, column]
     }
 
+    /// The distance between positions of the result, if kernels can store them: it is the same for all, and channels are
+    /// adjacent.
+    fn direct_step(&self) -> Option<usize> {
+        let has_kernels =
+            self.packed.packing.kernels().is_some_and(|(kernels, _)| kernels.to_bytes);
+        let strides = self.target.strides;
+        let [rows, columns] = &self.geometry.lengths;
+        let direct = has_kernels && strides[1] == 1;
+        direct.then(|| step(self.geometry.images, [rows.output, columns.output], strides)).flatten()
+    }
+
     /// Where the channels of a position lie in the result.
     fn target(&self, [image, row, column]: [usize; 3]) -> usize {
         let [images, _, rows, columns] = self.target.strides;
         image * images + row * rows + column * columns
     }
+}
+
+/// The distance between the positions of images, if it is the same for all.
+fn step(images: usize, [rows, columns]: [usize; 2], strides: [usize; 4]) -> Option<usize> {
+    let [image, _, row, column] = strides;
+    // Images of one element follow one another as elements of a row do, and so do rows of one.
+    let step = match (rows, columns) {
+        (1, 1) => image,
+        (_, 1) => row,
+        _ => column,
+    };
+    let joined =
+        (rows == 1 || row == columns * step) && (images == 1 || image == rows * columns * step);
+    joined.then_some(step)
 }
 
 /// A weight and its epilogue.
@@ -110,8 +137,7 @@ pub(in super::super) fn run(
     };
     let channels = factors.len();
     let mut corrections = bias.unwrap_or_else(|| vec![0; channels]);
-    // Depthwise loops leave out what lies beyond the border, and so take the zero point away first.
-    if !packing.is_depthwise() {
+    if packing.has_sums() {
         let sums = weights.get().wrapping_add(packing.panel_bytes()).cast::<i32>();
         for (channel, correction) in corrections.iter_mut().enumerate() {
             // SAFETY: there is a sum for each output channel behind the panels.
@@ -120,22 +146,32 @@ pub(in super::super) fn run(
         }
     }
     let packed = Packed { packing, corrections, factors, limits: parts.limits, zero };
+    let image = start(x, registered.input(0).cast_mut());
+    let last: usize =
+        [x.shape()[0], x.shape()[1], geometry.lengths[0].input, geometry.lengths[1].input]
+            .iter()
+            .zip(strides(x))
+            .map(|(&length, stride)| length.saturating_sub(1) * stride)
+            .sum();
     let job = Job {
         geometry,
         packed: &packed,
         weights,
         image: Image {
-            start: start(x, registered.input(0).cast_mut()),
+            start: image,
+            end: SendPointer(image.get().wrapping_add(last + 1)),
             strides: strides(x),
             flip: flip(x.dtype()),
         },
         target: Target { start: start(output, registered.output()), strides: strides(output) },
     };
     let strips = SendPointer(copies.as_ref().map_or(std::ptr::null_mut(), HostOperands::output));
-    match packing.is_depthwise() {
-        true => depthwise::run(cpu, &job),
+    match (packing.is_depthwise(), packing.depthwise_quads()) {
+        #[cfg(target_arch = "x86_64")]
+        (_, Some(steps)) => depthwise_quads::run(cpu, &job, steps),
+        (true, _) => depthwise::run(cpu, &job),
         // SAFETY: all memory is registered, and there is room for every thread's strip.
-        false => unsafe { dense::run(cpu, &job, strips) },
+        (false, _) => unsafe { dense::run(cpu, &job, strips) },
     }
     Ok(())
 }
