@@ -23,7 +23,7 @@ def main():
     options.polaris = options.polaris.resolve()
     out, known = options.model.with_suffix(".mixed.gguf"), options.model.with_suffix(".sensitivities.json")
     print(
-        "| Budget | bytes | tokens/s of the model | predicted tokens/s | measured | error | predicted divergence | measured |\n"
+        "| Budget | bytes | tokens/s of the model | predicted tokens/s | measured | error | predicted KL | measured |\n"
         "|---|---|---|---|---|---|---|---|"
     )
     for budget in options.budgets.split(","):
@@ -39,8 +39,9 @@ def main():
         mixture, measured = found["mixture"], found["measured"]
         predicted, speed = mixture["predicted_tokens_per_second"], measured["tokens_per_second"]
         scored = f"{measured['score']['divergence']:.5f}" if "score" in measured else "-"
+        model = f"{mixture['source_tokens_per_second']:.1f}, then {measured['source_tokens_per_second']:.1f}"
         print(
-            f"| `--{kind} {value}` | {found['bytes']:,} | {measured['source_tokens_per_second']:.1f} | {predicted:.1f} | {speed:.1f} "
+            f"| `--{kind} {value}` | {found['bytes']:,} | {model} | {predicted:.1f} | {speed:.1f} "
             f"| {100 * (predicted / speed - 1):+.1f} % | {mixture['predicted_divergence']:.5f} | {scored} |",
             flush=True,
         )

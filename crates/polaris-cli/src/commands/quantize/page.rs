@@ -88,7 +88,7 @@ fn decision(report: &Report<'_>) -> String {
         }
         let counts: Vec<String> =
             counts.into_iter().map(|(name, count)| format!("{name} in {count}")).collect();
-        said += &format!(" Of the tensors that were chosen for, there is {}.", counts.join(", "));
+        said += &format!(" The tensors that were chosen for: {}.", counts.join(", "));
     }
     said
 }
