@@ -45,15 +45,27 @@ fn raise(graph: &mut Graph, version: i64) -> Result<()> {
         if !node.domain.is_empty() || node.version >= version {
             continue;
         }
-        let stays = !is_gone(node, version) && means_the_same(node, version);
-        if !stays && !rewrite(graph, node, rank, element) {
-            return Err(Error::unsupported(format!(
-                "{} of version {} in a model of version {version}, which has nothing that is known to mean the same",
-                node.operator, node.version
-            ))
-            .at(node));
+        let own = node.version;
+        // Most of what changed came with version 13.
+        for step in [version.min(MIDDLE), version] {
+            if node.version >= step {
+                continue;
+            }
+            let stays = !is_gone(node, step) && means_the_same(node, step);
+            let fits = stays
+                || match step > MIDDLE {
+                    true => rewrite_late(graph, node),
+                    false => rewrite(graph, node, rank, element),
+                };
+            if !fits {
+                return Err(Error::unsupported(format!(
+                    "{} of version {own} in a model of version {version}, which has nothing that is known to mean the same",
+                    node.operator
+                ))
+                .at(node));
+            }
+            node.version = step;
         }
-        node.version = version;
     }
     graph.nodes = nodes;
     Ok(())
@@ -68,7 +80,60 @@ fn is_gone(node: &Node, version: i64) -> bool {
     }
 }
 
-/// Writes a node as versions from 13 on want it. `false` if it cannot say there what it says.
+/// Nodes are written for this version first, if they are for an earlier one.
+const MIDDLE: i64 = 13;
+
+/// Writes a node of version 13 or later as versions from 18 on want it. `false` if it cannot say there what it says.
+fn rewrite_late(graph: &mut Graph, node: &mut Node) -> bool {
+    let text = |value: &str| Attribute::String(value.as_bytes().to_vec());
+    match node.operator.as_str() {
+        // Later versions have more attributes, with defaults that mean what was there before, or accept more.
+        "AveragePool" | "Cast" | "CastLike" | "GRU" | "LSTM" | "LpPool" | "OptionalHasElement"
+        | "Pad" | "RNN" | "Reshape" | "ScatterElements" | "ScatterND" | "Shape" => true,
+        "BatchNormalization" => node.outputs.iter().skip(1).all(Option::is_none),
+        "Resize" => {
+            without_empty_operands(graph, node);
+            true
+        }
+        "Split" => {
+            if node.inputs.get(1).copied().flatten().is_none() {
+                node.inputs.truncate(1);
+                node.attributes.set("num_outputs", Attribute::Int(node.outputs.len() as i64));
+            }
+            true
+        }
+        "RoiAlign" => {
+            if node.version < 16 {
+                node.attributes.set("coordinate_transformation_mode", text("output_half_pixel"));
+            }
+            true
+        }
+        "GridSample" => {
+            let mode = match node.attributes.string_or("mode", "bilinear") {
+                Ok("bilinear") => "linear",
+                Ok("bicubic") => "cubic",
+                Ok("nearest") => "nearest",
+                _ => return false,
+            };
+            node.attributes.set("mode", text(mode));
+            true
+        }
+        name if name.starts_with("Reduce") => lists(graph, node, &[("axes", false)]),
+        _ => false,
+    }
+}
+
+/// Before, an operand that is not meant was a list without elements.
+fn without_empty_operands(graph: &Graph, node: &mut Node) {
+    for input in node.inputs.iter_mut().skip(1) {
+        let constant = input.and_then(|id| graph.value(id).constant.as_ref());
+        if matches!(constant, Some(Value::Tensor(tensor)) if tensor.elements() == 0) {
+            *input = None;
+        }
+    }
+}
+
+/// Writes a node of an earlier version as version 13 wants it. `false` if it cannot say there what it says.
 fn rewrite(
     graph: &mut Graph,
     node: &mut Node,
@@ -95,6 +160,13 @@ fn rewrite(
             true
         }
         "Upsample" | "Resize" if (7..11).contains(&node.version) => resize(graph, node),
+        "Resize" => {
+            without_empty_operands(graph, node);
+            // This mode went with version 13.
+            node.attributes
+                .string_or("coordinate_transformation_mode", "half_pixel")
+                .is_ok_and(|mode| mode != "tf_half_pixel_for_nn")
+        }
         "Squeeze" | "ReduceSum" => lists(graph, node, &[("axes", false)]),
         "Unsqueeze" => lists(graph, node, &[("axes", true)]),
         "Split" if node.version >= 2 => lists(graph, node, &[("split", false)]),
@@ -240,6 +312,60 @@ mod tests {
         let written = written.unwrap();
         assert!(written.graph.nodes.iter().all(|node| node.version == 13));
         assert_eq!(run(&before, &[2, 3, 6]), run(&written, &[2, 3, 6]));
+    }
+
+    #[test]
+    fn what_changed_after_version_13_is_written_anew() {
+        for version in [11, 13, 17] {
+            let mut g = GraphBuilder::new("early").opset(version);
+            let x = g.input("x", F32, [2, 3, 6]);
+            let list = |g: &mut GraphBuilder, values: Vec<i64>| {
+                g.constant(Tensor::new(&[values.len()], values).unwrap())
+            };
+            let split = g.call("Split", [x]).attribute("axis", 2);
+            let [a, b] = match version {
+                11 => split.attribute("split", [4, 2]).outputs(),
+                _ => {
+                    let sizes = list(&mut g, vec![4, 2]);
+                    g.call("Split", [x, sizes]).attribute("axis", 2).outputs()
+                }
+            };
+            let [c, d, e] = g.call("Split", [x]).attribute("axis", 1).outputs();
+            let a = g.call("ReduceMean", [a]).attribute("axes", [-1]).output();
+            let d = g.call("ReduceMax", [d]).attribute("keepdims", 0).output();
+            let pads = list(&mut g, vec![0, 1, 0, 0, 0, 2]);
+            let c = g.node("Pad", [c, pads]);
+            let shape = list(&mut g, vec![0, -1, 1]);
+            let e = g.node("Reshape", [e, shape]);
+            let e = g.call("Cast", [e]).attribute("to", 7).output();
+            let e = g.call("Cast", [e]).attribute("to", 1).output();
+            let images = list(&mut g, vec![1, 1, 4, 8]);
+            let images = g.node("Reshape", [c, images]);
+            let empty = g.constant(Tensor::new::<f32>(&[0], Vec::new()).unwrap());
+            let sizes = list(&mut g, vec![1, 1, 7, 9]);
+            let larger = g.call("Resize", [images, empty, empty, sizes]);
+            let larger = larger.attribute("mode", "linear").output();
+            let shape = g.node("Shape", [larger]);
+            for y in [a, b, d, e, larger, shape] {
+                g.output(y);
+            }
+            let before = g.build().unwrap();
+            let mut after = before.clone();
+            after.raise_opset(21).unwrap();
+            let bytes = after.to_bytes().unwrap().into();
+            let written = Model::from_bytes(bytes, &crate::NoExternalData).unwrap();
+            written.graph.validate().unwrap();
+            assert!(written.graph.nodes.iter().all(|node| node.version == 21));
+            let has = |node: &&Node| node.attributes.get("num_outputs").is_some();
+            assert_eq!(written.graph.nodes.iter().filter(has).count(), 1);
+            assert_eq!(run(&before, &[2, 3, 6]), run(&written, &[2, 3, 6]), "{version}");
+        }
+        let mut g = GraphBuilder::new("late").opset(18);
+        let x = g.input("x", F32, [1, 4, 3]);
+        let ones = g.constant(Tensor::new(&[2], vec![1.0f32; 2]).unwrap());
+        let y = g.call("GroupNormalization", [x, ones, ones]).attribute("num_groups", 2).output();
+        g.output(y);
+        assert!(g.build().unwrap().raise_opset(21).is_err());
     }
 
     #[test]

@@ -115,9 +115,14 @@ impl WeightQuantizer {
         if !self.has_groups() {
             return Ok(scale);
         }
-        let dtype = scale.dtype();
-        let scale = scale.clamp(f64::from(f16::MIN_POSITIVE_SUBNORMAL), f64::from(f16::MAX))?;
-        Ok(scale.to_dtype(DType::F16)?.to_dtype(dtype)?)
+        let rounded = no_grad(|| {
+            let known = scale.detach();
+            let fitting =
+                known.clamp(f64::from(f16::MIN_POSITIVE_SUBNORMAL), f64::from(f16::MAX))?;
+            fitting.to_dtype(DType::F16)?.to_dtype(known.dtype())?.sub(&known)
+        })?;
+        // Gradients pass as they are: half precision has no room for small ones.
+        Ok(scale.add(&rounded)?)
     }
 
     /// Scales for each element, or for each row.

@@ -257,7 +257,7 @@ fn linear(
     } else if !product && shape.len() > 4 {
         Some(why("integers are for one or two spatial axes"))
     } else if product && weights.group.is_some() {
-        Some(why("engines round what they multiply with weights in groups themselves"))
+        Some(why("its weight is in groups, and its activations stay floats"))
     } else {
         None
     };

@@ -1,4 +1,4 @@
-//! The model with bytes: QuantizeLinear and DequantizeLinear around its layers, and weights of bytes.
+//! The model with integers: QuantizeLinear and DequantizeLinear around its layers, and weights of bytes or of four bits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::ranges::{self, Bytes};
 use super::{Float, Shifts};
 use crate::Result;
 use crate::calibration::{Calibrator, Histograms};
-use crate::integer::{Clip, HqqOptions, IntMatrix, hqq, nearest};
+use crate::integer::{Clip, HqqOptions, IntMatrix, Scaling, hqq, nearest};
 
 /// The type of activations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Default for QuantizeOptions {
     }
 }
 
-/// A model with int8 layers.
+/// A model with layers of integers.
 #[derive(Debug, Clone)]
 pub struct Quantized {
     /// The model.
@@ -81,7 +81,7 @@ pub struct QuantizedTensor {
 }
 
 impl Float {
-    /// The model with int8 layers. `shifts` are taken out of the results of layers, by their biases.
+    /// The model with layers of integers. `shifts` are taken out of the results of layers, by their biases.
     ///
     /// # Errors
     /// If a tensor has no histogram, or one that says nothing of its range; the error names it. If a weight is not finite.
@@ -150,6 +150,11 @@ impl Float {
         };
         let mut matrix = made.map_err(|error| self.of_weight(linear, &error))?;
         halve_scales(&mut matrix);
+        let columns = form.columns();
+        let level = |(at, &value): (usize, &f32)| {
+            matrix.scaling(at / columns, at % columns).level(value, grid)
+        };
+        matrix.levels = rows.iter().enumerate().map(level).collect();
         Ok(matrix)
     }
 
@@ -160,14 +165,13 @@ impl Float {
     }
 }
 
-/// Rounds the scales of groups to half precision, in which blocks of engines have them.
+/// Rounds the scales of groups to half precision, in which blocks of engines have them, unless one is no normal number there.
 pub(super) fn halve_scales(matrix: &mut IntMatrix) {
-    let largest = f32::from(f16::MAX);
-    if matrix.grid.group.is_none() || matrix.scalings.iter().any(|one| one.scale > largest) {
-        return;
-    }
-    for scaling in &mut matrix.scalings {
-        scaling.scale = f16::from_f32(scaling.scale).max(f16::MIN_POSITIVE_SUBNORMAL).to_f32();
+    let range = f32::from(f16::MIN_POSITIVE)..=f32::from(f16::MAX);
+    let fits = |one: &Scaling| range.contains(&one.scale);
+    if matrix.grid.group.is_some() && matrix.scalings.iter().all(fits) {
+        let halved = |one: &mut Scaling| one.scale = f16::from_f32(one.scale).to_f32();
+        matrix.scalings.iter_mut().for_each(halved);
     }
 }
 
@@ -309,13 +313,12 @@ impl<'m> Writer<'m> {
             self.weights.insert(key, (matrix.clone(), Some(weight)));
         }
         node.inputs[1] = Some(weight);
+        // Levels have the factor of products in them.
+        node.attributes.remove("alpha");
         if !linear.is_int8 {
             return Ok(());
         }
-        if node.operator == "Gemm" {
-            node.attributes.remove("alpha");
-            node.attributes.remove("beta");
-        }
+        node.attributes.remove("beta");
         node.inputs.truncate(2);
         if let Some(bias) = bias {
             let bias = self.bias(nodes, &node.path, &matrix, x_scale, &bias)?;

@@ -36,18 +36,20 @@ pub struct WeightSearch {
     random: SplitMix64,
 }
 
-/// The inputs of a layer.
+/// What a weight is multiplied with.
 #[derive(Debug)]
 struct Inputs {
     linear: usize,
-    x: String,
+    /// The inputs of all layers that share the weight, by the places of layers.
+    xs: Vec<(usize, String)>,
     /// One for each group of channels.
     hessians: Vec<Hessian>,
 }
 
 impl Float {
-    /// The layers whose weights have levels, in parts whose second moments take about so many bytes; a layer that takes more
-    /// is a part by itself.
+    /// The layers whose weights can be searched, in parts whose second moments take about so many bytes; a layer that takes
+    /// more is a part by itself. Of layers that share a weight the first stands for all; transposed convolutions are left
+    /// out.
     pub fn parts(&self, bytes: usize) -> Vec<Vec<usize>> {
         let mut parts: Vec<Vec<usize>> = Vec::new();
         let mut used = 0;
@@ -99,17 +101,23 @@ impl WeightSearch {
         runtime: &Runtime,
         session: &Options,
     ) -> Result<Self> {
-        let name = |at: usize| float.model.graph.value(float.linears[at].x).name.clone();
-        let names: Vec<String> = part.iter().map(|&at| name(at)).collect();
-        let observer = Observer::new(runtime, &float.model, &names, session)?;
-        let inputs = |(&at, x): (&usize, String)| {
+        let inputs = |&at: &usize| {
             let linear = &float.linears[at];
             let groups = groups_of(&float.model.graph.nodes[linear.node], linear);
             let hessian = |_| Hessian::new(runtime.cpu(), linear.form.columns());
             let hessians = (0..groups).map(hessian).collect::<Result<_>>()?;
-            Ok(Inputs { linear: at, x, hessians })
+            let shares = |(_, other): &(usize, &Linear)| other.key() == linear.key();
+            let users = float.linears.iter().enumerate().filter(shares);
+            let name = |other: &Linear| float.model.graph.value(other.x).name.clone();
+            let xs = users.map(|(at, other)| (at, name(other))).collect();
+            Ok(Inputs { linear: at, xs, hessians })
         };
-        let layers = part.iter().zip(names).map(inputs).collect::<Result<_>>()?;
+        let layers: Vec<Inputs> = part.iter().map(inputs).collect::<Result<_>>()?;
+        let mut names: Vec<&String> =
+            layers.iter().flat_map(|inputs| &inputs.xs).map(|(_, x)| x).collect();
+        names.sort_unstable();
+        names.dedup();
+        let observer = Observer::new(runtime, &float.model, &names, session)?;
         Ok(Self { observer, layers, random: SplitMix64::new(1) })
     }
 
@@ -119,25 +127,28 @@ impl WeightSearch {
     /// If the samples do not fit the model, it fails, or a value is not finite; the error names the tensor.
     pub fn add(&mut self, float: &Float, batch: &Batch) -> Result<()> {
         let tensors = self.observer.tensors(batch)?;
-        for inputs in &mut self.layers {
-            let Some((_, x)) = tensors.iter().find(|(name, _)| *name == inputs.x) else { continue };
-            let linear = &float.linears[inputs.linear];
-            let node = &float.model.graph.nodes[linear.node];
-            let added = if node.operator == "Conv" {
-                let weight = float.model.graph.value(linear.weight);
-                let shape = weight.constant.as_ref().map(|value| value.tensor()).transpose()?;
-                let kernel = shape.map_or(&[][..], |tensor| &tensor.shape()[2..]);
-                add_windows(&mut inputs.hessians, x, node, kernel, &mut self.random)
-            } else {
-                inputs.hessians[0].add(&x.values::<f32>()?)
-            };
-            added.map_err(|error| match error {
-                Error::NotFinite { value, .. } => Error::Activation {
-                    tensor: inputs.x.clone(),
-                    why: format!("a value is {value}"),
-                },
-                other => other,
-            })?;
+        for Inputs { xs, hessians, .. } in &mut self.layers {
+            for (at, name) in xs {
+                let Some((_, x)) = tensors.iter().find(|(own, _)| own == name) else { continue };
+                let linear = &float.linears[*at];
+                let node = &float.model.graph.nodes[linear.node];
+                let added = if node.operator == "Conv" {
+                    let weight = float.model.graph.value(linear.weight);
+                    let tensor =
+                        weight.constant.as_ref().map(|value| value.tensor()).transpose()?;
+                    let kernel = tensor.map_or(&[][..], |tensor| &tensor.shape()[2..]);
+                    add_windows(hessians, x, node, kernel, &mut self.random)
+                } else {
+                    hessians[0].add(&x.values::<f32>()?)
+                };
+                added.map_err(|error| match error {
+                    Error::NotFinite { value, .. } => {
+                        let why = format!("a value is {value}");
+                        Error::Activation { tensor: name.clone(), why }
+                    }
+                    other => other,
+                })?;
+            }
         }
         Ok(())
     }
@@ -193,6 +204,7 @@ fn levels(
 ) -> Result<IntMatrix> {
     let factor = Factor::new(hessian, &options.factor)?;
     let mut matrix = gptq(rows, linear.grid, Clip::Search, &factor, cancelled)?.matrix;
+    // Half precision moves scales by less than a thousandth, for which the levels that were found stay good.
     halve_scales(&mut matrix);
     descend(rows, &mut matrix, hessian, &options.descent, cancelled)?;
     Ok(matrix)

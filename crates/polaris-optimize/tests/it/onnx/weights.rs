@@ -118,6 +118,49 @@ fn weights_in_groups_need_no_samples_and_gain_by_them() {
 }
 
 #[test]
+fn factors_of_products_and_tiny_weights_are_kept() {
+    let runtime = runtime();
+    let levels = WeightLevels { bits: 8, group: Some(32) };
+    for (alpha, size) in [(2.0, 1.0), (0.25, 1.0), (1.0, 1e-5), (1.0, 1e-9)] {
+        let model = single(
+            |d, x| {
+                let weight = draw(&mut d.random, &[64, 5], size);
+                let inputs = [x, d.graph.constant(weight), d.vector(5, size)];
+                d.graph.node_with("Gemm", inputs, [("alpha", alpha), ("beta", 0.5)])
+            },
+            &["n", "64"],
+        );
+        let float = Float::with_weights(model, &[], levels).unwrap();
+        let made = float.quantize(&float.histograms(1), &Default::default(), None).unwrap();
+        let ratio = decibels(&runtime, &float, &made, &smooth(3, &[16, 64]));
+        assert!(ratio > 38.0, "{alpha} {size}: {ratio} dB");
+    }
+}
+
+#[test]
+fn shared_weights_are_chosen_by_all_their_inputs() {
+    let runtime = runtime();
+    let model = single(
+        |d, x| {
+            let weight = d.weight(&[48, 48]);
+            let a = d.graph.node("MatMul", [x, weight]);
+            let a = d.relu(a);
+            d.graph.node("MatMul", [a, weight])
+        },
+        &["n", "48"],
+    );
+    let levels = WeightLevels { bits: 4, group: Some(16) };
+    let float = Float::with_weights(model, &[], levels).unwrap();
+    assert_eq!(float.parts(usize::MAX), [[0]]);
+    let best = searched(&float, &runtime, &[smooth(1, &[512, 48])]);
+    let [nearest, best] = [&float, &best].map(|float| {
+        let made = float.quantize(&float.histograms(1), &Default::default(), None).unwrap();
+        decibels(&runtime, float, &made, &smooth(3, &[64, 48]))
+    });
+    assert!(best > nearest + 1.0, "{nearest} {best}");
+}
+
+#[test]
 fn what_cannot_be_searched_is_said() {
     let runtime = runtime();
     for levels in [WeightLevels { bits: 3, group: None }, WeightLevels { bits: 4, group: Some(0) }]
