@@ -295,3 +295,46 @@ impl<W: Copy + Send + Sync> Mover<W> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polaris_core::Shape;
+    use polaris_runtime::{Runtime, RuntimeOptions};
+
+    use super::*;
+    use crate::copy::Copy as CopyOperation;
+
+    /// Images whose channels are adjacent, as `[N, C, H, W]`.
+    fn channels_last(array: &Array) -> Array {
+        array.permute(&[0, 3, 1, 2]).unwrap()
+    }
+
+    #[test]
+    fn images_keep_their_elements_in_any_layout() {
+        let options = RuntimeOptions { threads: Some(3), ..RuntimeOptions::default() };
+        let device = Runtime::discover(&options).unwrap().cpu().clone();
+        for (images, channels, rows, columns) in
+            [(1, 3, 150, 170), (2, 2, 5, 7), (3, 4, 6, 1), (2, 5, 4, 3), (1, 70, 9, 8)]
+        {
+            let dims = [images, channels, rows, columns];
+            let count: usize = dims.iter().product();
+            let values: Vec<u8> = (0..count).map(|at| (at * 7919 % 251) as u8).collect();
+            let planar = Array::from_slice(&device, &dims, &values).unwrap();
+            let empty = |channels| {
+                let shape = Shape::new(&[images, rows, columns, channels]).unwrap();
+                channels_last(&Array::empty(&device, DType::U8, shape).unwrap())
+            };
+            let turned = empty(channels);
+            crate::run(&CopyOperation, &[&planar], &turned).unwrap();
+            assert_eq!(turned.to_vec::<u8>().unwrap(), values, "{dims:?}");
+            // A part of the channels of wider images.
+            let wide = empty(channels + 3);
+            let part = wide.slice(1, 2..2 + channels, 1).unwrap();
+            crate::run(&CopyOperation, &[&turned], &part).unwrap();
+            assert_eq!(part.to_vec::<u8>().unwrap(), values, "{dims:?}");
+            let back = Array::empty(&device, DType::U8, *planar.shape()).unwrap();
+            crate::run(&CopyOperation, &[&part], &back).unwrap();
+            assert_eq!(back.to_vec::<u8>().unwrap(), values, "{dims:?}");
+        }
+    }
+}
