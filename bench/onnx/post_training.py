@@ -7,7 +7,8 @@ calibration has seen.
 
 For each seed a convolutional network and a perceptron are trained by `polaris train` on two thirds of the 1,797 digits that
 come with Polaris, exported, and quantised by `polaris quantize` with 256 of the same in several ways. On the other third
-`polaris compare` measures the divergence, and both Polaris (with `--precision int8`) and ONNX Runtime run each file. Prints
+`polaris compare` measures the divergence (with activations as they are, where the file has these), and both Polaris (with
+`--precision int8`) and ONNX Runtime run each file for the accuracy. Prints
 the means of all seeds; fails if a way costs more than its bound on average, or if both engines agree in less than 99.5 % of
 the rows.
 
@@ -111,6 +112,8 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="of `polaris quantize`, for all ways")
     parser.add_argument("--digits-28")
     given = parser.parse_args()
+    if "wide" in given.models.split(",") and not given.digits_28:
+        parser.error("--models wide needs --digits-28")
     failed = False
     print("| network | way | f32 | quantised | by seed | same class | KL divergence | SQNR | bytes | as ONNX Runtime |")
     print("|---|---|---|---|---|---|---|---|---|---|")

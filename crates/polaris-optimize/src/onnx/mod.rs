@@ -3,9 +3,10 @@
 //!
 //! [`Float`] is the model as it is quantised: normalisations are folded, layers are found ([`Layer`]), and it says which
 //! tensors need ranges. An [`Observer`] runs it on data and counts what they hold. [`Float::quantize`] writes the model;
-//! [`Distortion`] measures what it costs, layer by layer. Before, [`equalize`](Float::equalize) and [`smooth`](Float::smooth) may even out the channels of
-//! layers that follow one another; a [`WeightSearch`] chooses levels by what they are multiplied with; after it, [`Shift`] finds the means by which rounded weights move results, and
-//! `quantize` takes them out of the biases.
+//! [`Distortion`] measures what it costs, layer by layer. Before the ranges are counted, [`equalize`](Float::equalize) and
+//! [`smooth`](Float::smooth) may even out channels; afterwards a [`WeightSearch`] may choose levels by what they are
+//! multiplied with, and [`Shift`] finds the means by which rounded weights move results, which `quantize` takes out of the
+//! biases.
 
 mod compare;
 mod distortion;

@@ -151,10 +151,19 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     };
     let Some(data) = own.data.as_deref() else {
         let by_samples = [MethodName::Gptq, MethodName::BiasCorrection, MethodName::Smooth];
-        let is_weights_alone = float.observed().is_empty() && options.html.is_none();
-        if by_samples.into_iter().any(wants) || !is_weights_alone {
+        if by_samples.into_iter().any(wants) || !float.observed().is_empty() {
             let why = "an ONNX model is calibrated with samples; name them with --data";
             return Err(Usage(why.to_owned()).into());
+        }
+        let given = [
+            ("--html", options.html.is_some()),
+            ("--samples", own.samples.is_some()),
+            ("--histograms", own.histograms.is_some()),
+            ("--calibration", own.calibration.is_some()),
+            ("--activations", own.activations.is_some()),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            return Err(Usage(format!("{option} needs samples; name them with --data")).into());
         }
         // Nothing but weights changes.
         let made = float.quantize(&float.histograms(1), &settings, None)?;
@@ -209,7 +218,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
     }
     write(out, &made, &mut result)?;
     result.samples = match histograms.sources.as_slice() {
-        [] => wanted.len(),
+        [] if wants(MethodName::Gptq) || wants(MethodName::Smooth) => wanted.len(),
         sources => sources.iter().map(|source| source.to - source.from).sum(),
     };
     result.layers = layers(&made.layers, &work.float, &distortion);
@@ -291,8 +300,13 @@ fn settings(options: &Quantize) -> anyhow::Result<QuantizeOptions> {
         let why = "gptq, hqq and weight-search each choose the levels of weights; name one of them";
         return Err(Usage(why.to_owned()).into());
     }
-    if let (false, Some(option)) = (wants(MethodName::Gptq), options.of_gptq().first()) {
-        return Err(Usage(format!("{option} is for --method gptq")).into());
+    match wants(MethodName::Gptq) {
+        true => drop(calibrate::search_options(options)?),
+        false => {
+            if let Some(option) = options.of_gptq().first() {
+                return Err(Usage(format!("{option} is for --method gptq")).into());
+            }
+        }
     }
     // Of so few levels many are better spent on the many small weights than on the largest one.
     let is_narrow = own.weights == Some(WeightName::Int4);
@@ -493,9 +507,7 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
         (Some(a), Some(b)) => a.total_cmp(&b),
         (a, b) => a.is_some().cmp(&b.is_some()),
     });
-    if !worst.is_empty() {
-        print_line("lowest signal-to-noise ratios:")?;
-    }
+    let some = !worst.is_empty();
     let mut table = Table::new(&["layer", "operator", "type", ">SQNR"]);
     for layer in worst.into_iter().take(WORST) {
         table.row(vec![
@@ -508,7 +520,10 @@ fn print(result: &Result<'_>, out: &Path) -> anyhow::Result<()> {
             },
         ]);
     }
-    table.print()?;
+    if some {
+        print_line("lowest signal-to-noise ratios:")?;
+        table.print()?;
+    }
     let mut clipped: Vec<&TensorResult> =
         result.tensors.iter().filter(|tensor| tensor.kept() < 0.999).collect();
     clipped.sort_by(|a, b| a.kept().total_cmp(&b.kept()));

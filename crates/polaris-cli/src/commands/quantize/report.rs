@@ -1,4 +1,4 @@
-//! The HTML report of an int8 model.
+//! The HTML report of an ONNX model with layers of integers.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -73,9 +73,9 @@ pub fn speed(
 pub fn write(path: &Path, result: &Result<'_>, histograms: &Histograms) -> anyhow::Result<()> {
     let bytes = result.bytes.unwrap_or(0);
     let share = 100.0 * bytes as f64 / result.bytes_before.max(1) as f64;
-    let int8 = result.layers.iter().filter(|layer| layer.reason.is_none()).count();
+    let integers = result.layers.iter().filter(|layer| layer.reason.is_none()).count();
     let mut lead = format!(
-        "{int8} of {} convolutions and products compute with integers; the file has {share:.0} % of its size",
+        "{integers} of {} convolutions and products compute with integers; the file has {share:.0} % of its size",
         result.layers.len()
     );
     let mut facts = vec![
@@ -92,7 +92,7 @@ pub fn write(path: &Path, result: &Result<'_>, histograms: &Histograms) -> anyho
             format!("{before_ms:.3} ms, then {after_ms:.3} ms for {batch} samples ({times:.2} times as fast), in turns"),
         ));
     }
-    let mut page = Page::new("int8 after training").lead(&(lead + ".")).facts(&facts);
+    let mut page = Page::new("Integers after training").lead(&(lead + ".")).facts(&facts);
     page = page.section("Layers").text(
         "The signal-to-noise ratio of each layer's results, with all layers before it quantised as well.",
     );

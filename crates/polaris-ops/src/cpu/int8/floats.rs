@@ -98,7 +98,8 @@ unsafe fn dots<B: Blocks, V: Vectors, const T: usize, const S: usize>(
 /// Rows of a weight, at most `width`, as a panel: of each of their `k` elements those of all rows, and zeros up to `width`.
 pub(crate) type Pack = unsafe fn(rows: WeightRows, k: usize, panel: *mut f32, width: usize);
 
-/// What lies between two rows before they are transposed: no power of two, which all would share a few sets of the cache.
+/// From one row to the next before they are transposed: not a power of two, with which rows would share a few sets of the
+/// cache.
 const ASIDE: usize = CHUNK + 16;
 
 /// # Safety
@@ -259,7 +260,7 @@ compiled!(
     "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2"
 );
 
-/// The kernels of a format.
+/// The best kernels of a format for some instructions.
 pub(crate) fn kernels<B: Blocks>(instructions: Instructions) -> FloatKernels {
     match instructions {
         #[cfg(target_arch = "x86_64")]

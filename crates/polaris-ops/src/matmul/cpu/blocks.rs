@@ -86,7 +86,8 @@ fn few_rows<B: Blocks>(
     let scratch = Scratch::new(output.device(), m * stride * size_of::<f32>())?;
     let operands = scratch.operands()?;
     let memory = operands.as_ref().map_or(std::ptr::null_mut(), HostOperands::output).cast::<f32>();
-    for row in 0..if k == 0 { 0 } else { m } {
+    let rows = if k == 0 { 0 } else { m };
+    for row in 0..rows {
         // SAFETY: A is registered as read, its rows are dense along k, and the scratch memory is this call's.
         unsafe {
             let row_of_a = std::slice::from_raw_parts(a.at(row, 0).cast::<f32>(), k);
