@@ -14,6 +14,8 @@ use crate::{Array, Result};
 /// Side of a tile of a transposition: 32 x 32 elements of up to eight bytes, in and out, fit the
 /// L1 cache.
 const TILE: usize = 32;
+/// Elements whose transposition several threads share.
+const SHARED: usize = 1 << 16;
 
 /// Fewer elements than this are not worth a second thread.
 const GRAIN: usize = 16 * 1024;
@@ -76,10 +78,14 @@ fn moved<W: Copy + Send + Sync>(cpu: &CpuDevice, input: &Array, output: &Array) 
     let in_order = in_order_of_memory(&layouts)?;
     let ordered = Collapsed::new(in_order[0].shape(), [&in_order[0], &in_order[1]]);
     let is_planar = is_planar(&ordered);
+    let is_shared = cpu.pool().threads() > 1 && ordered.elements() > SHARED;
     // Stretches that both have are moved as they are.
     let space = match ordered.inner() {
         (_, [1, 1]) => ordered,
         _ if is_planar => ordered,
+        // Several threads then write places of their own, and not every other element of a cache line; one alone is
+        // faster without tiles.
+        (_, [1, _]) if is_shared && transposed_axis(&ordered).is_some() => ordered,
         _ => Collapsed::new(output.shape(), [&layouts[0], &layouts[1]]),
     };
     let inputs = [input.buffer()];
@@ -313,9 +319,14 @@ mod tests {
     fn images_keep_their_elements_in_any_layout() {
         let options = RuntimeOptions { threads: Some(3), ..RuntimeOptions::default() };
         let device = Runtime::discover(&options).unwrap().cpu().clone();
-        for (images, channels, rows, columns) in
-            [(1, 3, 150, 170), (2, 2, 5, 7), (3, 4, 6, 1), (2, 5, 4, 3), (1, 70, 9, 8)]
-        {
+        for (images, channels, rows, columns) in [
+            (1, 3, 150, 170),
+            (2, 2, 5, 7),
+            (3, 4, 6, 1),
+            (2, 5, 4, 3),
+            (1, 70, 9, 8),
+            (1, 70, 40, 30),
+        ] {
             let dims = [images, channels, rows, columns];
             let count: usize = dims.iter().product();
             let values: Vec<u8> = (0..count).map(|at| (at * 7919 % 251) as u8).collect();
