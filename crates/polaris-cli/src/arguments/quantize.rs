@@ -218,6 +218,19 @@ impl Quantize {
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
 
+    /// The options that were given and say nothing without samples.
+    pub fn of_samples(&self) -> Vec<&'static str> {
+        let own = &self.calibration;
+        let given = [
+            ("--html", self.html.is_some()),
+            ("--samples", own.samples.is_some()),
+            ("--histograms", own.histograms.is_some()),
+            ("--calibration", own.calibration.is_some()),
+            ("--activations", own.activations.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     /// The options that were given and are for ONNX files.
     pub fn of_onnx(&self) -> Vec<&'static str> {
         let own = &self.calibration;

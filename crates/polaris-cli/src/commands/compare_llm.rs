@@ -2,20 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use polaris::llm::{
-    Engine, EngineOptions, LoadOptions, Model, Perplexity, PerplexityOptions, Special,
-};
+use anyhow::bail;
+use polaris::llm::{LoadOptions, Model, PerplexityOptions, Special};
 use polaris::optimize::speed::{SpeedOptions, tokens_per_second};
 use serde::Serialize;
 
-use super::llm::{device, source};
+use super::llm::{device, score, source, text as read_text};
 use crate::arguments::{Compare, Global};
 use crate::output::{self, Table, print_line};
 use crate::{exit, interrupt};
 
-/// The most bytes of a text.
-const LARGEST_TEXT: u64 = 1 << 30;
 /// Tokens of a window, of which the second half counts, as in `polaris perplexity`.
 const WINDOW: usize = 512;
 
@@ -48,8 +44,7 @@ pub fn run(global: Global, options: &Compare) -> anyhow::Result<u8> {
     if data.is_dir() {
         bail!("{} is a folder; language models are compared on a text", data.display());
     }
-    let text = polaris::files::read_text(data, LARGEST_TEXT)
-        .with_context(|| format!("cannot read {}", data.display()))?;
+    let text = read_text(data)?;
     let json = global.json;
     let (_session, device) = device(global, options.mode)?;
     let load = |path: &Path| -> anyhow::Result<(Model, u64)> {
@@ -74,24 +69,13 @@ pub fn run(global: Global, options: &Compare) -> anyhow::Result<u8> {
     }
     let stop = &interrupt::requested;
     let speeds = tokens_per_second(&[&first, &second], &SpeedOptions::default(), stop)?;
-    let engine = |model: &Model| {
-        Engine::new(model, &EngineOptions { context: WINDOW, ..EngineOptions::default() })
-    };
-    let (mut before, mut after) = (engine(&first)?, engine(&second)?);
     let windows = options.samples.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let settings = PerplexityOptions { window: WINDOW, windows };
     let all = (tokens.len() / WINDOW).min(windows.unwrap_or(usize::MAX));
     let begin = tokenizer.begin().first().copied();
     let bar = output::progress(2 * all, "windows");
-    let mut done = 0;
-    let mut score = |engine: &mut Engine, base: Option<&mut Engine>| {
-        let mut progress = |found: &Perplexity| bar.set_position((done + found.windows) as u64);
-        let found = engine.perplexity(&tokens, begin, &settings, base, &mut progress, stop);
-        done += all;
-        found
-    };
-    let alone = score(&mut before, None)?;
-    let scored = score(&mut after, Some(&mut before))?;
+    let mut progress = |done: usize| bar.set_position(done as u64);
+    let [alone, scored] = score([&first, &second], &tokens, begin, &settings, &mut progress)?;
     bar.finish_and_clear();
     let divergence = scored.divergence.unwrap_or_default();
     let side = |at: usize, bytes: u64, perplexity: f64| Side {

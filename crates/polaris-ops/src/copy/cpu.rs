@@ -143,43 +143,36 @@ struct Mover<W> {
     element: std::marker::PhantomData<W>,
 }
 
-/// A number of planes.
-trait Planes {
-    const COUNT: usize;
-}
-
-struct Two;
-struct Three;
-struct Four;
-
-impl Planes for Two {
-    const COUNT: usize = 2;
-}
-
-impl Planes for Three {
-    const COUNT: usize = 3;
-}
-
-impl Planes for Four {
-    const COUNT: usize = 4;
-}
-
 multiversion! {
-    /// Makes so many elements of planes, `plane` apart, adjacent. The caller vouches for the memory.
-    fn interleave<W: Element, N: Planes>(to: *mut W, from: *mut W, plane: usize, count: usize) {
-        for at in 0..count {
-            for index in 0..N::COUNT {
-                // SAFETY: by the caller's word.
-                unsafe { *to.add(at * N::COUNT + index) = *from.add(index * plane + at) };
+    /// Makes so many pixels of two to four planes, `plane` apart, adjacent. The caller vouches for the memory.
+    fn interleave<W: Copy>(to: *mut W, from: *mut W, plane: usize, planes: usize, pixels: usize) {
+        // SAFETY: by the caller's word.
+        unsafe {
+            match planes {
+                2 => interleave_planes::<W, 2>(to, from, plane, pixels),
+                3 => interleave_planes::<W, 3>(to, from, plane, pixels),
+                _ => interleave_planes::<W, 4>(to, from, plane, pixels),
             }
         }
     }
 }
 
-/// What is moved.
-trait Element: Copy + Send + Sync {}
-
-impl<W: Copy + Send + Sync> Element for W {}
+/// # Safety
+/// There must be as many elements in each plane, and room for all of them.
+#[inline(always)]
+unsafe fn interleave_planes<W: Copy, const N: usize>(
+    to: *mut W,
+    from: *mut W,
+    plane: usize,
+    pixels: usize,
+) {
+    for at in 0..pixels {
+        for index in 0..N {
+            // SAFETY: by the caller's word.
+            unsafe { *to.add(at * N + index) = *from.add(index * plane + at) };
+        }
+    }
+}
 
 impl<W: Copy + Send + Sync> Mover<W> {
     /// Moves one element.
@@ -257,11 +250,7 @@ impl<W: Copy + Send + Sync> Mover<W> {
                     [to, self.from.get().cast::<W>().add(from + first)]
                 };
                 let pixels = GRAIN.min(pixels - first);
-                match count {
-                    2 => interleave::<W, Two>(cpu.simd(), to, from, plane, pixels),
-                    3 => interleave::<W, Three>(cpu.simd(), to, from, plane, pixels),
-                    _ => interleave::<W, Four>(cpu.simd(), to, from, plane, pixels),
-                }
+                interleave::<W>(cpu.simd(), to, from, plane, count, pixels);
             }
         });
     }

@@ -12,7 +12,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use polaris::DeviceRef;
-use polaris::llm::{Engine, Grammar, LoadOptions, Model, Source, Speculation};
+use polaris::llm::{
+    Engine, EngineOptions, Grammar, LoadOptions, Model, Perplexity, PerplexityOptions, Source,
+    Speculation,
+};
 
 use crate::arguments::{Constraint, EngineChoice, Global, ModeName, SpeculationChoice};
 use crate::exit::Usage;
@@ -21,6 +24,9 @@ use crate::{interrupt, output};
 
 /// The most bytes of a grammar or schema.
 const LARGEST_GRAMMAR: u64 = 4 << 20;
+
+/// The most bytes of a text that a model computes.
+const LARGEST_TEXT: u64 = 1 << 30;
 
 /// The name of the model that is built in.
 const TINY: &str = "tiny";
@@ -33,6 +39,35 @@ fn is_built_in(path: &Path) -> bool {
 /// The model of a file or folder, or the one that is built in.
 pub fn source(path: &Path) -> anyhow::Result<Source> {
     Ok(if is_built_in(path) { Source::tiny()? } else { Source::open(path)? })
+}
+
+/// A text that a model computes.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    polaris::files::read_text(path, LARGEST_TEXT)
+        .with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// How well two models predict a text, the second one beside the first; `progress` is told how many windows are done, of
+/// each of them.
+pub fn score(
+    models: [&Model; 2],
+    tokens: &[u32],
+    first: Option<u32>,
+    options: &PerplexityOptions,
+    progress: &mut dyn FnMut(usize),
+) -> anyhow::Result<[Perplexity; 2]> {
+    let context = options.window;
+    let engine =
+        |model: &Model| Engine::new(model, &EngineOptions { context, ..EngineOptions::default() });
+    let (mut before, mut after) = (engine(models[0])?, engine(models[1])?);
+    let stop = &interrupt::requested;
+    let alone = {
+        let mut tell = |found: &Perplexity| progress(found.windows);
+        before.perplexity(tokens, first, options, None, &mut tell, stop)?
+    };
+    let mut tell = |found: &Perplexity| progress(alone.windows + found.windows);
+    let beside = after.perplexity(tokens, first, options, Some(&mut before), &mut tell, stop)?;
+    Ok([alone, beside])
 }
 
 /// Whether a path is a language model: the one that is built in, a folder of Hugging Face, or a GGUF file by its name or

@@ -15,11 +15,10 @@ use polaris::optimize::{DescentOptions, Error, GptqOptions, Plan, Prepared, Stag
 use serde::Serialize;
 
 use crate::arguments::Quantize;
+use crate::commands::llm::text as read_text;
 use crate::output::{Table, print_line, say};
 use crate::{interrupt, output};
 
-/// The most bytes of a text.
-const LARGEST_TEXT: u64 = 1 << 30;
 /// What options are without a word, as their help says.
 const WINDOW: u32 = 512;
 const HESSIAN_MEMORY: u64 = 2 << 30;
@@ -82,8 +81,7 @@ pub fn gptq(
     let choice = &options.text;
     let path = choice.calibrate.as_ref().context("GPTQ needs a text, by --calibrate FILE")?;
     let SearchOptions { factor, descent } = search_options(options)?;
-    let text = polaris::files::read_text(path, LARGEST_TEXT)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text(path)?;
     let folder = match &choice.resume {
         Some(folder) => folder.clone(),
         None => work_folder(out),

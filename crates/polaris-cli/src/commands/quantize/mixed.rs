@@ -13,12 +13,11 @@ use polaris::optimize::{Error, Plan, PlannedTensor};
 use super::calibrate;
 use super::validate::HeldOut;
 use crate::arguments::Quantize;
+use crate::commands::llm::text as read_text;
 use crate::output::{Table, print_line, say};
 use crate::session::Session;
 use crate::{interrupt, output};
 
-/// The most bytes of a text.
-const LARGEST_TEXT: u64 = 1 << 30;
 /// Sizes that are listed beside the chosen one.
 pub const LISTED: usize = 6;
 
@@ -53,8 +52,7 @@ pub fn choose(
     let Some(text) = &options.text.calibrate else {
         bail!("a mixture needs a text to measure what tensors lose: --calibrate TEXT");
     };
-    let text = polaris::files::read_text(text, LARGEST_TEXT)
-        .with_context(|| format!("cannot read {}", text.display()))?;
+    let text = read_text(text)?;
     let tokenizer = Source::from_gguf(gguf)?.tokenizer()?;
     let tokenizer = tokenizer.context("the model's file has no tokenizer for the text")?;
     let mut tokens = tokenizer.framed(&tokenizer.encode(&text, Special::Plain)?);

@@ -155,14 +155,7 @@ pub fn run(global: Global, options: &Quantize) -> anyhow::Result<u8> {
             let why = "an ONNX model is calibrated with samples; name them with --data";
             return Err(Usage(why.to_owned()).into());
         }
-        let given = [
-            ("--html", options.html.is_some()),
-            ("--samples", own.samples.is_some()),
-            ("--histograms", own.histograms.is_some()),
-            ("--calibration", own.calibration.is_some()),
-            ("--activations", own.activations.is_some()),
-        ];
-        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        if let Some(option) = options.of_samples().first() {
             return Err(Usage(format!("{option} needs samples; name them with --data")).into());
         }
         // Nothing but weights changes.

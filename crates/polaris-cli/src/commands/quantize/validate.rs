@@ -4,13 +4,12 @@ use std::path::Path;
 
 use polaris::DeviceRef;
 use polaris::gguf::Gguf;
-use polaris::llm::{
-    Engine, EngineOptions, LoadOptions, Model, Perplexity, PerplexityOptions, Source,
-};
+use polaris::llm::{LoadOptions, Model, PerplexityOptions, Source};
 use polaris::optimize::speed::{SpeedOptions, tokens_per_second};
 use serde::Serialize;
 
 use super::mixed::Chosen;
+use crate::commands::llm;
 use crate::interrupt;
 use crate::output::print_line;
 
@@ -69,21 +68,13 @@ pub fn validate(
 
 fn score(before: &Model, after: &Model, held_out: &HeldOut) -> anyhow::Result<Score> {
     let &HeldOut { ref tokens, first, window, windows } = held_out;
-    let engine = |model: &Model| {
-        Engine::new(model, &EngineOptions { context: window, ..EngineOptions::default() })
-    };
-    let (mut before, mut after) = (engine(before)?, engine(after)?);
     let options = PerplexityOptions { window, windows: Some(windows) };
-    let score =
-        |engine: &mut Engine, base: Option<&mut Engine>| -> polaris::llm::Result<Perplexity> {
-            engine.perplexity(tokens, first, &options, base, &mut |_| {}, &interrupt::requested)
-        };
-    let source_perplexity = score(&mut before, None)?.perplexity;
-    let scored = score(&mut after, Some(&mut before))?;
+    let models = [before, after];
+    let [alone, scored] = llm::score(models, tokens, first, &options, &mut |_| {})?;
     Ok(Score {
         divergence: scored.divergence.unwrap_or_default().mean,
         perplexity: scored.perplexity,
-        source_perplexity,
+        source_perplexity: alone.perplexity,
         windows: scored.windows,
     })
 }
